@@ -82,8 +82,8 @@ def choose(
 
 
 class Moment(click.ParamType):
-    """Milliseconds since 1970, or the local time as yyyy-MM-dd#HH:mm:ss:SSS; not after now. With
-    `takes_end` also `now`, and `END`."""
+    """Milliseconds since 1970, or the local time as yyyy-MM-dd#HH:mm:ss:SSS. It may be to come,
+    as an end often is. With `takes_end` also `now`, and `END`."""
 
     name = "TIME"
 
@@ -107,8 +107,8 @@ class Moment(click.ParamType):
             self.fail(f"{text!r}: {self._forms}")
         if self._takes_end and timestamp == END:
             return END
-        if not 0 <= timestamp <= wall_clock_ms():
-            self.fail(f"{text!r} is not between 1970 and now: {self._forms}")
+        if not 0 <= timestamp <= JAVA_MAX_LONG:
+            self.fail(f"{text!r} is not between 1970 and {JAVA_MAX_LONG} ms later: {self._forms}")
         return timestamp
 
     @property

@@ -99,13 +99,16 @@ class TlsConfig(Config, frozen=True):
     def unused_by_client(self) -> str | None:
         """Says which files a client is given and does not use, as stock's clients do not, and what
         to change; None where it uses all."""
-        test_mode = "tls.test.mode.enable=false" if self.test_mode_enable else ""
-        if self.client_trust_cert_path and (test_mode or not self.client_auth_server):
-            keys = ["tls.client.authServer=true"] * (not self.client_auth_server)
+        missing = ["tls.client.authServer=true"] * (not self.client_auth_server)
+        missing += ["tls.test.mode.enable=false"] * self.test_mode_enable
+        if self.client_trust_cert_path and missing:
             return (
-                f"tls.client.trustCertPath {self.client_trust_cert_path} alone checks nobody, so any"
-                f" server is trusted: set {' and '.join(keys + [test_mode] * bool(test_mode))}"
+                f"tls.client.trustCertPath {self.client_trust_cert_path} alone checks nobody, so"
+                f" any server is trusted: set {' and '.join(missing)}"
             )
-        if self.client_cert_path and test_mode:
-            return f"tls.client.certPath {self.client_cert_path} is shown to no server: set {test_mode}"
+        if self.client_cert_path and self.test_mode_enable:
+            return (
+                f"tls.client.certPath {self.client_cert_path} is shown to no server: set"
+                " tls.test.mode.enable=false"
+            )
         return None

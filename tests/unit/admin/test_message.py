@@ -112,6 +112,20 @@ def test_messages_of_a_span_of_time(world) -> None:
     assert bodies(world, "-e", str(times[0] - 1)) == []
 
 
+def test_a_time_to_come_is_an_end_as_with_mqadmin(world) -> None:
+    world.rmqadmin("sendMessage -t T -p here -k key")
+    later, last = "9999999999999", str(2**63 - 1)
+    assert bodies(world, "-e", later) == ["here"] == bodies(world, "-e", last)
+    assert bodies(world, "-s", last) == []
+    for command in (
+        f"printMsg -t T -e {later}",
+        f"queryMsgByKey -t T -k key -e {later}",
+    ):
+        assert world.rmqadmin(command).status == 0, command
+    outcome = world.rmqadmin(f"queryMsgByKey -t T -k key -b {later}")
+    assert "no message of T has the key" in outcome.err
+
+
 def test_a_local_time_is_read(world) -> None:
     moment = Moment().convert("2024-02-03#04:05:06:789", None, None)
     assert moment % 60_000 == 6_789

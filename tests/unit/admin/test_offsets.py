@@ -128,7 +128,7 @@ def test_minus_one_is_the_end_of_each_queue(world, command: str, at_terminal) ->
     outcome = world.rmqadmin(f"{command} -y -g billing -t T -s -2")
     assert outcome.status == 2
     assert (
-        "'-2' is not between 1970 and now: give milliseconds since 1970 or"
+        "'-2' is not between 1970 and 9223372036854775807 ms later: give milliseconds since 1970 or"
         " yyyy-MM-dd#HH:mm:ss:SSS, or now, or -1 for each queue's end" in outcome.err
     )
 
@@ -172,7 +172,7 @@ def test_a_group_is_moved_in_the_cluster_that_is_named_alone(world, command: str
         "-b 10.0.0.2:10911 -o 1",
         "-b nix -q 1",
         "-s never",
-        "-s 99999999999999",
+        "-s 9223372036854775808",
     ],
 )
 def test_a_wrong_call_resets_nothing(world, options: str) -> None:
@@ -180,6 +180,18 @@ def test_a_wrong_call_resets_nothing(world, options: str) -> None:
     given = options if "-s" in options else f"-s 0 {options}"
     assert world.rmqadmin(f"resetOffsetByTime -y -g billing -t T {given}").status == 2
     assert offsets_of(world, "billing") == [1, 1]
+
+
+@pytest.mark.parametrize("command", ["resetOffsetByTime", "resetOffsetByTimeOld"])
+def test_a_time_to_come_is_the_end_of_each_queue(world, command: str) -> None:
+    world.result(start(world).stop())
+    for _ in range(3):
+        world.rmqadmin("sendMessage -t T -p more -b broker-a -i 0")
+    for time in ("99999999999999", str(2**63 - 1)):
+        world.rmqadmin("resetOffsetByTime -y -g billing -t T -s 0")
+        outcome = world.rmqadmin(f"{command} -y -g billing -t T -s {time}")
+        assert outcome.status == 0, outcome.err
+        assert offsets_of(world, "billing") == [4, 1]
 
 
 def test_a_group_gets_the_offsets_of_another(world) -> None:

@@ -123,7 +123,7 @@ class TopicChangeRequests:
         queues."""
         config, detail = self._static_wanted(request)
         force = request.header(CreateTopicRequestHeader).force
-        topic = changed(config, self._topics.get(config.topic_name))
+        topic = ", ".join(self._changes(config))
         mapping = changed(detail, self._mappings.get(config.topic_name))
         written = self._mappings.update(detail, force=force)
         written.addCallback(lambda _: self._topics.update(config))
@@ -223,8 +223,7 @@ class TopicChangeRequests:
         return topic
 
     def _update(self, peer: IPeer, *configs: TopicConfig) -> Deferred[None]:
-        changes = (changed(each, self._topics.get(each.topic_name)) for each in configs)
-        told = listed(changes, len(configs))
+        told = listed(self._changes(*configs), len(configs))
         return said_once_made(
             self._topics.update(*configs),
             log,
@@ -233,6 +232,12 @@ class TopicChangeRequests:
             n=len(configs),
             topics=told,
         )
+
+    def _changes(self, *configs: TopicConfig) -> Iterator[str]:
+        """Yields what the update changes in each topic, with the attributes that it will have: the
+        request has changes of these."""
+        for each in self._topics.check(*configs):
+            yield changed(each, self._topics.get(each.topic_name))
 
     def _add_retry_topics(self, topic: str, doomed: list[str]) -> Iterator[None]:
         if not self._config.clear_retry_topic_when_delete_topic:

@@ -3,6 +3,7 @@
 import errno
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.tables.topics.requests import parse_attributes
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
@@ -41,6 +42,26 @@ def test_a_topic_is_created_and_its_attributes_kept(plane: BrokerInMemory) -> No
     assert (made.write_queue_nums, made.attributes) == (4, {"message.type": "FIFO"})
     table = decode_body(TopicConfigTable, plane.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body)
     assert table.topic_config_table["New"] == made
+
+
+def test_the_log_tells_of_attributes_that_change_alone(plane: BrokerInMemory) -> None:
+    told = []
+    for header in (
+        new_topic(attributes="+message.type=FIFO"),
+        new_topic(attributes="+message.type=FIFO", read_queue_nums=5),
+        new_topic(read_queue_nums=6),
+        new_topic(read_queue_nums=6, attributes="+message.type=NORMAL"),
+    ):
+        with capturedLogs() as logs:
+            plane.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        (line,) = [line for line in map(formatEvent, logs) if "makes or changes" in line]
+        told.append(line.partition("New with ")[2])
+    assert "attributes={'message.type': 'FIFO'}" in told[0]
+    assert told[1:] == [
+        "readQueueNums=5 (was 4)",
+        "readQueueNums=6 (was 5)",
+        "attributes={'message.type': 'NORMAL'} (was {'message.type': 'FIFO'})",
+    ]
 
 
 @pytest.mark.parametrize(
