@@ -12,7 +12,7 @@ import click
 from rocketmq_tw.admin import settings
 from rocketmq_tw.admin.common_options import setting_option
 from rocketmq_tw.admin.options import ask_first, yes_option
-from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.settings import Contexts, Settings
 from rocketmq_tw.admin.tool import Tool, warn
 
@@ -95,7 +95,8 @@ def add_context(
     tls_file: str | None,
     credentials_file: str | None,
 ) -> None:
-    """Makes a context, or gives one other settings; the first one becomes the current one."""
+    """Makes a context, or gives one other settings and keeps those that are not given; the first
+    one becomes the current one."""
     made = Settings(
         name_servers=name_servers,
         use_tls=use_tls,
@@ -109,11 +110,25 @@ def add_context(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
+    kept: list[str] = []
+
     def add(contexts: Contexts) -> Contexts:
-        entries = {**contexts.entries, name: made.to_file()}
+        entry = made.to_file()
+        try:
+            before = contexts.named(name).to_file()
+        except click.UsageError:
+            # There is none, or a wrong one, which is mended so.
+            before = {}
+        kept.extend(f"{key} {value}" for key, value in before.items() if key not in entry)
+        entries = {**contexts.entries, name: {**before, **entry}}
         return attrs.evolve(contexts, entries=entries, current=contexts.current or name)
 
     _change(tool, add)
+    if kept:
+        warn(
+            f"the context {plain(name)} keeps what is not given: {', '.join(kept)};"
+            " context remove drops all of it"
+        )
 
 
 @context.command("use")

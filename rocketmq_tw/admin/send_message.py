@@ -19,6 +19,7 @@ from rocketmq_tw.admin.tool import Servers, Tool, explain, fail, warn
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message, SendStatus
+from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.message.names import check_topic
 from rocketmq_tw.message.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
@@ -30,9 +31,10 @@ from rocketmq_tw.message.properties import (
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_ID,
 )
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.errors import ConnectionLost, RemotingError, RequestTimeout
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.permissions import WRITE
 
 # What opens connections is loaded once it is known whether they need TLS.
 if TYPE_CHECKING:
@@ -173,8 +175,14 @@ def send_message(
             try:
                 row = await _send(producer, common.message(each.content), broker, qid)
             except (ClientError, RemotingError, click.ClickException) as error:
+                doubt = await _doubt(producer, topic, error)
                 if not by_line:
+                    if doubt:
+                        fail(f"{explain(error)}; {doubt}", error)
                     raise
+                if doubt:
+                    before = f"; {number_of(sent, 'line')} before it sent" if sent else ""
+                    fail(f"line {number}: {explain(error)}; {doubt}{before}", error)
                 before = f"{number_of(sent, 'line')} before it" if sent else "no line"
                 verb = "is" if sent <= 1 else "are"
                 fail(f"line {number}: {explain(error)}; {before} {verb} sent", error)
@@ -223,11 +231,45 @@ def _size(file: BinaryIO) -> int | None:
     return (status.st_size or None) if stat.S_ISREG(status.st_mode) else None
 
 
+async def _doubt(producer: Producer, topic: str, error: Exception) -> str:
+    """Says that a message without an answer may be stored, and by which broker another one could
+    go; nothing where an error leaves no doubt."""
+    if not isinstance(error, RequestTimeout | ConnectionLost):
+        return ""
+    text = "the message may have been stored: look for it before you send it again"
+    route = await producer.session.routes.get(topic)
+    if route is None:
+        return text
+    silent = {
+        data.broker_name
+        for data in route.broker_datas
+        if error.address in data.broker_addrs.values()
+    }
+    named = {queue.broker_name for queue in await producer.queues(topic)} - {LOGIC_BROKER}
+    others = sorted(named - silent)
+    return f"{text}; -b {others[0]} sends to another broker" if others else text
+
+
+async def _check_writable(producer: Producer, topic: str, broker: str) -> None:
+    """Ends the command where a broker has a topic and name servers give it for reading alone."""
+    route = await producer.session.routes.get(topic)
+    if route is None:
+        return
+    for data in route.queue_datas:
+        if data.broker_name == broker and not data.perm & WRITE:
+            fail(
+                f"{broker} takes no messages of {topic}, it has no permission to be written to:"
+                f" rmqadmin addWritePerm -b {broker} gives it one back, or for this topic alone"
+                " updateTopic --perm 6"
+            )
+
+
 async def _send(
     producer: Producer, message: Message, broker: str | None, queue_id: int | None
 ) -> Row:
     queue = None
     if broker is not None:
+        await _check_writable(producer, message.topic, broker)
         queues = await producer.queues(message.topic)
         queue = random.choice(choose(queues, message.topic, broker, queue_id))
     try:

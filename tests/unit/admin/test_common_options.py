@@ -130,6 +130,23 @@ def test_a_context_names_servers_tls_and_output(world, contexts: Path) -> None:
     assert call(world, "topicList --output table").out.startswith("BenchmarkTest\n")
 
 
+def test_a_context_keeps_what_is_not_given_again(world, contexts: Path, tmp_path: Path) -> None:
+    account = tmp_path / "tools.yml"
+    account.write_text("accessKey: a\nsecretKey: b\n")
+    call(world, f"context add test -n {NOWHERE} --tls --credentials {account} --output json")
+    plan = call(world, f"context add test -n {world.names} --output table --dry-run")
+    again = call(world, f"context add test -n {world.names} --output table")
+    assert again.status == 0 and "the current context is test" in again.out
+    told = f"keeps what is not given: tls True, credentials {account}; context remove drops"
+    assert told in again.err and told in plan.err
+    row = json.loads(call(world, "context list --output json").out)["contexts"][0]
+    assert row["nameServers"] == world.names
+    assert (row["tls"], row["credentials"], row["output"]) == (True, str(account), "table")
+    call(world, "context remove test --yes")
+    assert call(world, f"context add test -n {world.names}").err == ""
+    assert call(world, "topicList").status == 0 and world.access.tls is None
+
+
 @pytest.mark.parametrize("option", ["-n", "--context", "--tls-config"])
 @pytest.mark.parametrize("value", ["", " "])
 def test_an_empty_option_is_not_passed_over(

@@ -12,9 +12,11 @@ from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.preparing import MAX_MESSAGE_SIZE
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
 from tests.unit.admin.conftest import World
 
 #: More than a message takes.
@@ -284,6 +286,63 @@ def test_a_line_that_cannot_be_sent_is_told_by_its_number(world, tmp_path) -> No
     file.write_bytes(TOO_LONG)
     outcome = world.rmqadmin(f"sendMessage -t T --body-file {file} --lines")
     assert outcome.err.endswith("; no line is sent\n")
+
+
+def hang(request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+    return Deferred()
+
+
+IN_DOUBT = "the message may have been stored: look for it before you send it again"
+
+
+def test_a_message_without_an_answer_may_have_been_stored(world, tmp_path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"one\ntwo\n")
+    (address,) = world.hosts
+    world.let_answer(address, RequestCode.SEND_MESSAGE_V2, hang)
+    for given, begin in ("-p x", ""), (f"--body-file {file} --lines", "line 1: "):
+        outcome = world.rmqadmin(f"sendMessage -t T {given}")
+        assert outcome.status == 1
+        assert outcome.err.startswith(f"rmqadmin: {begin}{address}: no answer to request 310")
+        assert outcome.err.endswith(f" s; {IN_DOUBT}\n")
+
+
+def test_a_line_without_an_answer_is_told_beside_those_that_are_sent(world, tmp_path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"one\ntwo\nthree\n")
+    (address,) = world.hosts
+    store = world.hosts[address].handlers[RequestCode.SEND_MESSAGE_V2]
+    seen = []
+
+    def answer_once(request: RemotingCommand, peer: IPeer) -> Any:
+        seen.append(request)
+        return store(request, peer) if len(seen) == 1 else Deferred()
+
+    world.let_answer(address, RequestCode.SEND_MESSAGE_V2, answer_once)
+    outcome = world.rmqadmin(f"sendMessage -t T --body-file {file} --lines")
+    assert outcome.err.startswith("rmqadmin: line 2: ")
+    assert outcome.err.endswith(f"; {IN_DOUBT}; 1 line before it sent\n")
+    assert bodies(world) == ["one"]
+
+
+def test_another_broker_is_named_where_one_gives_no_answer(world) -> None:
+    (address,) = world.hosts
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateTopic -t T -c DefaultCluster")
+    world.let_answer(address, RequestCode.SEND_MESSAGE_V2, hang)
+    outcome = world.rmqadmin("sendMessage -t T -p x -b broker-a")
+    assert outcome.err.endswith(f"{IN_DOUBT}; -b broker-b sends to another broker\n")
+    assert world.rmqadmin("sendMessage -t T -p x -b broker-b").status == 0
+
+
+def test_a_broker_that_may_not_be_written_to_is_told_of(world) -> None:
+    world.rmqadmin("sendMessage -t T -p x")
+    world.rmqadmin("wipeWritePerm -b broker-a --yes")
+    outcome = world.rmqadmin("sendMessage -t T -p x -b broker-a")
+    assert outcome.status == 1
+    assert "rmqadmin addWritePerm -b broker-a" in outcome.err
+    world.rmqadmin("addWritePerm -b broker-a")
+    assert world.rmqadmin("sendMessage -t T -p x -b broker-a").status == 0
 
 
 def test_empty_lines_are_passed_over_and_told(world, tmp_path) -> None:
