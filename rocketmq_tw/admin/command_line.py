@@ -60,6 +60,10 @@ def run(arguments: Sequence[str] | None, tool: Tool | None) -> NoReturn:
     """Runs a command (of the process's arguments where none is given) and exits: a failure is told
     in one line on stderr and has status 1, a wrong call 2."""
     let_write_everything()
+    if sys.stdout is None:
+        # It is closed (>&-), and what is printed would go nowhere without a word.
+        _complain("the output is closed: name a file, or /dev/null, for it; nothing is done")
+        sys.exit(1)
     try:
         # A number where a command ends with a status of its own.
         ended = cli.main(arguments, "rmqadmin", obj=tool, standalone_mode=False)

@@ -62,6 +62,8 @@ def _write(tool: Tool, servers: Servers, directory: str, name: str, value: Any) 
         os.makedirs(directory, exist_ok=True)
         with open(path, "wb") as file:
             file.write(data)
+    except FileExistsError as error:
+        fail(f"-f {directory} is no directory: give one for {name}", error)
     except OSError as error:
         fail(f"{path}: {error.strerror}", error)
     return Report({"path": path}, lines=[f"{path} is written"])

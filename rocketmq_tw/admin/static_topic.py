@@ -30,7 +30,10 @@ from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicOffset
 from rocketmq_tw.wire.bodies.route import MASTER_ID, ClusterInfo
-from rocketmq_tw.wire.bodies.topics import TopicRemappingDetailWrapper
+from rocketmq_tw.wire.bodies.topics import (
+    TopicConfigAndQueueMapping,
+    TopicRemappingDetailWrapper,
+)
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError
 
@@ -105,6 +108,7 @@ def update_static_topic(
         try:
             await world.tell(plan, plan, told)
         except _FAILURES as error:
+            await world.fail_if_overtaken(error, hosted, plan)
             way_on = f"; to finish it: {_finishing(topic, plan)}" if told else ""
             fail(unfinished(error, told) + way_on, error)
         return _report(topic, plan)
@@ -159,6 +163,7 @@ def remapping_static_topic(
             await world.tell(move.hosted, [*move.into, *move.out_of, *rest], told)
         except (*_FAILURES, ValueError) as error:
             reason = explain(error)
+            await world.fail_if_overtaken(error, hosted, move.hosted)
             half_done = f"the move of {topic} is half done: {reason}; move it again"
             fail(half_done if told else reason, error)
         return _report(topic, move.hosted)
@@ -263,6 +268,25 @@ class _World:
             )
             told.append(name)
 
+    async def fail_if_overtaken(self, error: Exception, before: Hosted, plan: Hosted) -> None:
+        """Ends the command where a broker refuses the plan since somebody else has changed the
+        topic after it was looked at: a broker has a mapping that is neither from then nor of the
+        plan."""
+        if not isinstance(error, BrokerError):
+            return
+        for name in plan:
+            expected = {_epoch(before.get(name)), _epoch(plan[name])}
+            try:
+                found = await self._admin.static_topic(self._address(name), self._topic)
+            except _FAILURES:
+                continue
+            if _epoch(found) not in expected:
+                fail(
+                    f"another change of the static topic {self._topic} came between, call again:"
+                    f" {explain(error)}",
+                    error,
+                )
+
     async def offsets(self, names: Iterable[str]) -> Mapping[MessageQueue, TopicOffset]:
         """Returns the offsets of physical queues on some brokers."""
         found: dict[MessageQueue, TopicOffset] = {}
@@ -280,6 +304,11 @@ class _World:
     def _unknown(self, name: str) -> str:
         known = ", ".join(sorted(self._masters)) or "none"
         return f"there is no broker {name} with a master; there are: {known}"
+
+
+def _epoch(hosted: TopicConfigAndQueueMapping | None) -> int | None:
+    detail = None if hosted is None else hosted.mapping_detail
+    return None if detail is None else detail.epoch
 
 
 def _finishing(topic: str, plan: Hosted) -> str:

@@ -33,6 +33,7 @@ from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX, check_topic
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.base import MAX_TOPIC_QUEUES
 from rocketmq_tw.wire.bodies.queues import TopicStatsTable
 from rocketmq_tw.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicConfig
@@ -42,6 +43,8 @@ from rocketmq_tw.wire.errors import RequestError
 #: Where name servers keep the queue counts of ordered topics.
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 _UNIT, _UNIT_SUBSCRIBED = 1, 2
+#: Queues that a request can name; it has 32 bits for them.
+_MOST_ON_THE_WIRE = 2**31 - 1
 
 topic_option = click.option("-t", "--topic", required=True, metavar="NAME", help="The topic.")
 
@@ -271,6 +274,10 @@ def update_topic(
         check_topic(topic)
     except RequestError as error:
         raise click.UsageError(error.remark) from error
+    for letter, queues in (("-r", read_queues), ("-w", write_queues)):
+        if queues > _MOST_ON_THE_WIRE:
+            # Fewer may be too many too, but stock's brokers have no limit.
+            raise click.UsageError(f"{letter} {queues}: give 1 to {MAX_TOPIC_QUEUES}")
     config = TopicConfig(
         topic_name=topic,
         read_queue_nums=read_queues,

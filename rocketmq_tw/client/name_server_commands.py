@@ -1,8 +1,7 @@
 """Requests of clients to name servers, and what their answers say; used by all clients, blocking or
 not. A program that needs only these loads no modules about messages."""
 
-from rocketmq_tw.client.errors import check_success
-from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.client.answers import read_success
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -20,7 +19,7 @@ def read_route(address: str, response: RemotingCommand) -> TopicRouteData | None
     """Returns the route; None where the name server does not know the topic."""
     if response.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
-    return decode_body(TopicRouteData, check_success(address, response).body)
+    return read_success(TopicRouteData, address, response)
 
 
 def topics_command() -> RemotingCommand:
@@ -30,4 +29,4 @@ def topics_command() -> RemotingCommand:
 
 def read_topics(address: str, response: RemotingCommand) -> list[str]:
     """Returns the topics of an answer; raises `BrokerError`."""
-    return decode_body(TopicList, check_success(address, response).body).topic_list
+    return read_success(TopicList, address, response).topic_list

@@ -26,6 +26,11 @@ WANTS_TLS = (
     "It had answered nothing: a server that takes TLS only (tls.server.mode=enforcing) does so;"
     " useTLS=true of a broker, --tls of rmqadmin and tls= of clients speak it"
 )
+#: Behind the reason why a connection ended before TLS had begun on it.
+SPEAKS_NO_TLS = (
+    "TLS had not begun: a server that speaks none (tls.server.mode=disabled) does so, and is asked"
+    " without useTLS=true, --tls or tls="
+)
 
 
 #: Suites of TLS 1.2 that encrypt and authenticate in one, as OpenSSL names them; those with CBC

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, succeed
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
-from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
+from twisted.internet.interfaces import IHandshakeListener, IReactorTime, IStreamClientEndpoint
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.config.net import WANTS_TLS, NettyClientConfig, TlsConfig
+from rocketmq_tw.config.net import SPEAKS_NO_TLS, WANTS_TLS, NettyClientConfig, TlsConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.checks import RequestChecks
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
@@ -118,13 +118,21 @@ class _PlainProtocol(RemotingProtocol):
         super().connectionLost(reason)
 
 
+@implementer(IHandshakeListener)
 class _TlsProtocol(RemotingProtocol):
-    """Within TLS: says in words why that was given up."""
+    """Within TLS: says in words why that was given up, and where it did not come to be."""
+
+    _is_secure = False
+
+    def handshakeCompleted(self) -> None:
+        self._is_secure = True
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         from rocketmq_tw.net.tls_contexts import in_words
 
         words = in_words(reason.value)
+        if words is None and not self._is_secure and not self._closing:
+            words = f"{reason.getErrorMessage()} {SPEAKS_NO_TLS}"
         super().connectionLost(reason if words is None else Failure(_TlsEnded(words)))
 
 

@@ -28,7 +28,12 @@ from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
-from rocketmq_tw.services.options import read_tls_option, settle_twistd, whole_number
+from rocketmq_tw.services.options import (
+    read_tls_option,
+    refuse_arguments,
+    settle_twistd,
+    whole_number,
+)
 from rocketmq_tw.services.ports import check_free, own_port
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -80,6 +85,9 @@ class Options(usage.Options):
     server_tls: TlsConfig | None = None
     #: How the other members are spoken to; None: in the clear.
     client_tls: TlsConfig | None = None
+
+    def parseArgs(self, *given: str) -> None:
+        refuse_arguments(given)
 
     def postOptions(self) -> None:
         if not self["group"].strip():

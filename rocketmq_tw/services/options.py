@@ -90,6 +90,15 @@ def settle_twistd(
             say_version(twistd)
 
 
+def refuse_arguments(given: Sequence[str]) -> None:
+    """Ends the program with one line where there are words that belong to no option."""
+    if given:
+        raise SystemExit(
+            f"unexpected {' '.join(given)!r}: a server takes options alone, such as -c FILE and"
+            " -o KEY=VALUE; --help shows them"
+        )
+
+
 class ServerOptions(usage.Options):
     """Options of one server; `loaded` has its typed configurations once they are parsed.
 
@@ -130,6 +139,9 @@ class ServerOptions(usage.Options):
         self._single.append(Setting(key.strip(), value, "-o", must_be_known=True))
 
     opt_o = opt_set
+
+    def parseArgs(self, *given: str) -> None:
+        refuse_arguments(given)
 
     def postOptions(self) -> None:
         try:

@@ -21,7 +21,12 @@ from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
-from rocketmq_tw.services.options import read_tls_option, settle_twistd, whole_number
+from rocketmq_tw.services.options import (
+    read_tls_option,
+    refuse_arguments,
+    settle_twistd,
+    whole_number,
+)
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
 from rocketmq_tw.spark.dstreams.records import record_of
@@ -72,6 +77,9 @@ class Options(usage.Options):
         #: What a job must give with its confirmations. From the environment, so that no list of
         #: processes shows it.
         self.secret = environ.get("RMQ_SPARK_SECRET", "")
+
+    def parseArgs(self, *given: str) -> None:
+        refuse_arguments(given)
 
     def postOptions(self) -> None:
         self["namesrv"] = self["namesrv"] or self._environ.get("NAMESRV_ADDR")

@@ -99,11 +99,15 @@ def refuse_if_open(opened: Opened) -> None:
     of."""
     root = opened.store.root
     if _is_locked(root):
-        fail(f"{root} is in use by a broker: stop it, or take a copy of the directory")
+        fail(
+            f"{root} is in use by a broker or another repair: stop it, or take a copy of the"
+            " directory"
+        )
     for owner in opened.owners:
         if _is_locked(owner):
             fail(
-                f"the log {opened.store.log_path} is in use by the broker of {owner}: stop it, or"
+                f"the log {opened.store.log_path} is in use by the broker of {owner}, or a"
+                " repair of that: stop it, or"
                 " take a copy of the log and name it with --log"
             )
 

@@ -94,7 +94,7 @@ def owners_of_log(store: Store, place: LogDirectory) -> list[str]:
 @contextmanager
 def locked(root: str, owners: list[str]) -> Iterator[Callable[[], None]]:
     """Holds the lock of a store, and of others that its log may be of; yields what gives the
-    store's own back. Ends the command where a broker has one."""
+    store's own back. Ends the command where a broker or another repair has one."""
     with ExitStack() as others, ExitStack() as own:
         for owner in owners:
             others.callback(_lock(owner, f"the log may be of {owner}, which").close)
@@ -105,7 +105,7 @@ def locked(root: str, owners: list[str]) -> Iterator[Callable[[], None]]:
 @contextmanager
 def held(root: str, owners: list[str]) -> Iterator[Callable[[], None]]:
     """Keeps brokers from opening a store, and others that its log may be of, while it is read;
-    yields what ends that. Ends the command where a broker has one."""
+    yields what ends that. Ends the command where a broker or another repair has one."""
     with ExitStack() as all_of_them:
         for each in (*owners, root):
             descriptor = _share(each)
@@ -128,7 +128,7 @@ def _share(root: str) -> int | None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        fail(f"{root} is in use by a broker: stop it", error)
+        fail(f"{root} is in use by a broker or another repair: stop it", error)
     return descriptor
 
 
@@ -153,7 +153,7 @@ def _lock(root: str, what: str) -> IFile:
     try:
         lock = PosixFiles().lock(path)
     except BlockingIOError as error:
-        fail(f"{what} is in use by a broker: stop it", error)
+        fail(f"{what} is in use by a broker or another repair: stop it", error)
     except OSError as error:
         fail(f"{root}/lock cannot be locked: {error.strerror}", error)
     if is_new:

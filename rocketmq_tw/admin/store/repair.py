@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -30,6 +33,7 @@ from rocketmq_tw.admin.store.repairing import (
     loss_of_cut,
     rebuild,
     rebuilding_of,
+    room_of,
 )
 from rocketmq_tw.admin.store.tables import mend_tables, plan_of_tables
 from rocketmq_tw.admin.tool import Tool, fail
@@ -131,8 +135,20 @@ def _repair(
         fail(f"the recovery refuses the store: {error}", error)
     except OSError as error:
         where = "" if error.filename else f" in {store.root}"
-        fail(f"the store cannot be repaired{where}: {error}", error)
+        room = "" if target is None else _room(error, opened.store.root, target)
+        fail(f"the store cannot be repaired{where}: {error}{room}", error)
     _show_done(tool, opened, before, after, loss, notes)
+
+
+def _room(error: OSError, source: str, target: str) -> str:
+    """Says how much room a copy takes, where a full disk has ended it."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return ""
+    there = os.path.abspath(target)
+    while not os.path.isdir(there):
+        there = os.path.dirname(there)
+    free = shutil.disk_usage(there).free
+    return f"; a copy takes {room_of(source)} bytes, and {free} are free at {there}"
 
 
 def _rebuild(

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.client.answers import read_answer, read_success
 from rocketmq_tw.client.each import at_each
 from rocketmq_tw.client.errors import check_success
 from rocketmq_tw.client.name_servers import NameServers
@@ -12,11 +13,11 @@ from rocketmq_tw.client.properties import from_text, to_text
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import IRemotingClient
-from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
 
-B = TypeVar("B")
+B = TypeVar("B", bound=Body)
 H = TypeVar("H", bound=Header)
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ class ServerRequests:
             return self._read(address, RemotingCommand.request(code, header), check_success)
 
         def read(parts: list[bytes]) -> B:
-            return decode_body(body_type, b"".join(parts))
+            return read_answer(body_type, address, b"".join(parts))
 
         return ask_for_whole(ask).addCallback(read)
 
@@ -128,4 +129,4 @@ class ServerRequests:
 
 
 def _body_reader(body_type: type[B]) -> Callable[[str, RemotingCommand], B]:
-    return lambda address, response: decode_body(body_type, check_success(address, response).body)
+    return lambda address, response: read_success(body_type, address, response)

@@ -223,6 +223,12 @@ def test_metadata_is_exported(topic, tmp_path) -> None:
     path, found = exported(f"-b {A} -g")
     assert path == str(target / "subscriptionGroup.json")
     assert set(found["subscriptionGroupTable"]) == {"billing"}
+    for file in ("/dev/full", path):
+        outcome = world.rmqadmin("exportMetadata", "-b", A, "-f", file)
+        assert outcome.status != 0 and outcome.err.count("\n") == 1
+    assert (
+        "-f /dev/full is no directory" in world.rmqadmin(f"exportMetadata -b {A} -f /dev/full").err
+    )
     assert "give one of -t and -g" in world.rmqadmin(f"exportMetadata -b {A} -t -g").err
 
 

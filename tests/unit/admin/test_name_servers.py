@@ -7,7 +7,9 @@ import pytest
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 
 
 def test_a_value_is_set_and_deleted(world) -> None:
@@ -40,6 +42,26 @@ def test_the_configuration_is_shown_and_changed(world) -> None:
     outcome = world.rmqadmin("updateNamesrvConfig -k orderMessageEnabl -v true")
     assert outcome.status == 1
     assert "orderMessageEnable" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("clusterList", RequestCode.GET_BROKER_CLUSTER_INFO),
+        ("topicList", RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
+        ("topicRoute -t T", RequestCode.GET_ROUTEINFO_BY_TOPIC),
+        ("sendMessage -t T -p x", RequestCode.GET_ROUTEINFO_BY_TOPIC),
+    ],
+)
+def test_a_name_server_whose_answer_cannot_be_read_is_named(world, command: str, code: int) -> None:
+    def garbled(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=b'{"half')
+
+    world.network.serve(world.names, {**world.name_server.handlers, code: garbled})
+    outcome = world.rmqadmin(command)
+    assert (outcome.status, outcome.err.count("\n")) == (1, 1)
+    assert outcome.err.startswith(f"rmqadmin: {world.names}: its answer cannot be read, ")
+    assert "look which server, and of which version, listens there" in outcome.err
 
 
 def test_a_broker_loses_its_write_permission_and_gets_it_back(world) -> None:

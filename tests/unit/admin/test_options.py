@@ -251,6 +251,8 @@ def test_help_is_shown(arguments: list[str]) -> None:
         ("getBrokerConfig", "give one of -b"),
         ("updateBrokerConfig -k k -v v", "give one of -b"),
         ("updateBrokerConfig -k k -v v -b a:1 -a true", "-a is about a cluster"),
+        ("updateTopic -t T -b a:1 -r 99999999999", "-r 99999999999: give 1 to 4096"),
+        ("updateTopic -t T -b a:1 -w 2147483648", "-w 2147483648: give 1 to 4096"),
         ("sendMessage -t T -p x -i 1", "-i names a queue of one broker: name that with -b"),
         ("sendMessage -t T -p x -m true", "messages cannot be traced"),
         ("consumeMessage -t T -i 1", "-i names a queue of one broker: name that with -b"),
@@ -342,6 +344,19 @@ def test_output_that_cannot_be_written_is_told() -> None:
         "rmqadmin: the output: No space left on device; what the command does may be done all the"
         " same\n"
     )
+
+
+def test_a_closed_output_is_told() -> None:
+    code = "from rocketmq_tw.admin.main import main; main(['--version'])"
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code],
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("rmqadmin: the output is closed: ")
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:0", "a:1;b:x"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
+from msgspec import structs
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.tables.part import Tables
@@ -284,6 +286,31 @@ def test_a_move_that_nobody_was_told_of_is_not_half_done(three) -> None:
     three.let_answer("10.0.0.3:10911", RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, busy)
     outcome = three.rmqadmin("remappingStaticTopic -t S -b broker-b")
     assert outcome.err == f"rmqadmin: 10.0.0.3:10911 answered {ResponseCode.SYSTEM_BUSY}: later\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["remappingStaticTopic -t S -b broker-b", "updateStaticTopic -t S -b broker-a -qn 4"]
+)
+def test_who_is_overtaken_by_another_change_is_told_to_call_again(three, command: str) -> None:
+    """A second operator changes the topic after this one has looked at it."""
+    made(three, 2)
+    told = RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC
+
+    def overtake(host: Any, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        for table in (one.broker[Tables].mappings for one in three.brokers.values()):
+            table.update(structs.replace(table.get("S"), epoch=10**13), force=True)
+        return host.handlers[told](request, peer)
+
+    for address, host in three.hosts.items():
+        three.let_answer(address, told, partial(overtake, host))
+    outcome = three.rmqadmin(command)
+    assert outcome.status == 1
+    assert outcome.err.startswith(
+        "rmqadmin: another change of the static topic S came between, call again: 10.0.0."
+    )
+    for address, host in three.hosts.items():
+        three.network.serve(address, host.handlers)
+    assert three.rmqadmin(command).status == 0
 
 
 def test_queues_that_a_broker_has_forgotten_are_made_where_they_are_wanted(three) -> None:

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -133,7 +134,7 @@ def test_a_store_in_use_is_left_alone(command: str, root: Path, run: Run) -> Non
     try:
         outcome = run(command, root)
         assert outcome.status == 1
-        assert "is in use by a broker: stop it" in outcome.err
+        assert "is in use by a broker or another repair: stop it" in outcome.err
     finally:
         lock.close()
 
@@ -151,7 +152,7 @@ def test_a_broker_that_starts_while_a_store_is_checked_is_told(
     outcome = run("check", root)
     locks.pop().close()
     assert (outcome.status, outcome.out) == (1, "")
-    assert "is in use by a broker: stop it" in outcome.err
+    assert "is in use by a broker or another repair: stop it" in outcome.err
 
 
 def test_the_lock_of_another_process_is_noticed(root: Path, run: Run) -> None:
@@ -558,7 +559,28 @@ def test_a_copy_that_fails_leaves_nothing(
         outcome = run("repair", root, "--to", tmp_path / "copy")
     assert (outcome.status, "No space left" in outcome.err) == (1, True)
     assert f"{tmp_path}/copy/unfinished-copy/" in outcome.err
+    needed = sum(path.stat().st_blocks * 512 for path in root.rglob("*") if path.name != "lock")
+    told = re.search(r"; a copy takes (\d+) bytes, and \d+ are free at ", outcome.err)
+    assert told is not None and 0 < int(told[1]) <= needed
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_copy_has_the_holes_of_a_sparse_file(tmp_path: Path) -> None:
+    source = tmp_path / "store/commitlog"
+    source.mkdir(parents=True)
+    block = 64 * 1024
+    with open(source / "0", "wb") as file:
+        for number in range(8):
+            file.seek(4 * number * block)
+            file.write(b"x" * block)
+        file.truncate(64 << 20)
+    found = (source / "0").stat()
+    if found.st_blocks * 512 >= 2 * 8 * block:
+        pytest.skip("this file system keeps no holes")
+    copy_store(str(tmp_path / "store"), str(tmp_path / "copy"), lambda _: None)
+    made = tmp_path / "copy/commitlog/0"
+    assert made.read_bytes() == (source / "0").read_bytes()
+    assert made.stat().st_blocks <= found.st_blocks + 16
 
 
 #: Runs a command and gets a signal once it has copied some files.
@@ -1196,6 +1218,10 @@ def test_dump_shows_records_units_and_entries(root: Path, run: Run) -> None:
             "--output", "json").out.splitlines(),
     )  # fmt: skip
     assert record["properties"]["KEYS"] == "k7 both"
+    # An entry has whole seconds alone.
+    assert entry["storeTimestamp"] % 1000 == 0
+    text = run("dump", "index", root, "--key", "Topic#k7").out
+    assert re.search(r" \d\d:\d\d:\d\d, before it ", text), text
 
 
 def test_dump_of_a_queue_that_is_not_there_fails(root: Path, run: Run) -> None:

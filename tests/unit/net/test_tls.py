@@ -109,6 +109,29 @@ def test_a_plain_client_of_an_enforcing_server_is_told_to_speak_tls():
     assert "a server that takes TLS only" in str(outcome.value)
 
 
+def test_tls_to_a_server_that_speaks_none_is_told():
+    network = network_with(TlsConfig(server_mode="disabled"))
+    with capturedLogs():
+        outcome = ask(network, TlsConfig())
+    assert "a server that speaks none (tls.server.mode=disabled)" in str(outcome.value)
+
+
+def test_a_server_that_spoke_tls_and_goes_away_is_not_said_to_speak_none():
+    network = network_with(TlsConfig())
+    client = RemotingClient(network.clock, tls=TlsConfig(), endpoint_for=network.endpoint)
+    outcomes = []
+    # What is small waits for the process's reactor.
+    request = RemotingCommand.request(1, body=b"x" * 100_000)
+    client.request(ADDRESS, request, 3).addBoth(outcomes.append)
+    network.clock.pump([0, 1])
+    client.request(ADDRESS, RemotingCommand.request(1), 3).addBoth(outcomes.append)
+    network.stop(ADDRESS)
+    network.clock.pump([0, 1])
+    answer, lost = outcomes
+    assert answer.code == 0
+    assert lost.check(ConnectionLost) and "TLS" not in str(lost.value)
+
+
 def test_a_server_that_answered_and_goes_away_wants_no_tls():
     network = network_with(TlsConfig())
     client = RemotingClient(network.clock, endpoint_for=network.endpoint)

@@ -16,7 +16,16 @@ from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.properties import read_properties
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.services import broker, container, controller, namesrv, proxy, standalone
+from rocketmq_tw.services import (
+    broker,
+    container,
+    controller,
+    dledger,
+    namesrv,
+    proxy,
+    spark_receiver,
+    standalone,
+)
 from rocketmq_tw.services.options import ServerOptions
 
 ENVIRON = {"HOME": "/home/me"}
@@ -302,6 +311,19 @@ def test_what_is_no_configuration_is_refused(path: str, said: str) -> None:
     with pytest.raises(SystemExit) as caught:
         parsed(broker.Options, "-c", path)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        broker.Options, namesrv.Options, proxy.Options, controller.Options, container.Options,
+        standalone.Options, dledger.Options, spark_receiver.Options,
+    ],
+)  # fmt: skip
+def test_a_word_that_is_no_option_is_named(options) -> None:
+    with pytest.raises(SystemExit) as caught:
+        options().parseOptions(["broker.conf", "more"])
+    assert str(caught.value).startswith("unexpected 'broker.conf more': ")
 
 
 def test_o_needs_a_key_and_a_value() -> None:
