@@ -222,14 +222,16 @@ class Tool:
         from rocketmq_tw.wire.errors import RequestError, WireError
 
         async def noting(servers: Servers) -> T:
+            if unused is not None:
+                # Not before: a file that cannot be read has ended the command.
+                warn(unused)
             with servers.status:
                 found = await work(servers)
             self._is_partial = bool(servers.missing)
             return found
 
         access = self.settings.access()
-        if access.tls is not None and access.tls.unused_by_client is not None:
-            warn(access.tls.unused_by_client)
+        unused = None if access.tls is None else access.tls.unused_by_client
         try:
             result: T = self._runner(names, _telling_kinds(noting), access)
         except NoRouteError as error:

@@ -12,7 +12,7 @@ from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.preparing import MAX_MESSAGE_SIZE
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.session import Session
-from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode
@@ -295,16 +295,26 @@ def hang(request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
 IN_DOUBT = "the message may have been stored: look for it before you send it again"
 
 
-def test_a_message_without_an_answer_may_have_been_stored(world, tmp_path) -> None:
+def hang_up(request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+    peer.lose_connection()
+    return Deferred()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"), [(hang, "no answer to request 310"), (hang_up, "Connection")]
+)
+def test_a_message_without_an_answer_may_have_been_stored(
+    world, tmp_path, answer: Handler, why: str
+) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"one\ntwo\n")
     (address,) = world.hosts
-    world.let_answer(address, RequestCode.SEND_MESSAGE_V2, hang)
+    world.let_answer(address, RequestCode.SEND_MESSAGE_V2, answer)
     for given, begin in ("-p x", ""), (f"--body-file {file} --lines", "line 1: "):
         outcome = world.rmqadmin(f"sendMessage -t T {given}")
         assert outcome.status == 1
-        assert outcome.err.startswith(f"rmqadmin: {begin}{address}: no answer to request 310")
-        assert outcome.err.endswith(f" s; {IN_DOUBT}\n")
+        assert outcome.err.startswith(f"rmqadmin: {begin}{address}: {why}")
+        assert outcome.err.endswith(f"; {IN_DOUBT}\n")
 
 
 def test_a_line_without_an_answer_is_told_beside_those_that_are_sent(world, tmp_path) -> None:
