@@ -195,8 +195,8 @@ def obey_signals(reactor: Any) -> None:
     """Lets SIGINT and SIGTERM stop a server cleanly from now on, also before the reactor runs, and
     SIGHUP stop a server that has a terminal, as SIGTERM does, since it comes when that is
     closed; nohup(1) keeps it away. For a server without a terminal it changes nothing: scripts
-    send it to have files read again. SIGUSR2 changes nothing, nor SIGUSR1 where it begins no file
-    of the log: alone they would kill. While a server stops, further signals change nothing."""
+    send it to have files read again. SIGUSR2, which would kill, changes nothing; SIGUSR1 is the
+    log's. While a server stops, further signals change nothing."""
     signals = _Signals(reactor)
     signals.take_early()
     # The reactor installs its own before that.
@@ -231,15 +231,14 @@ class _Signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._remember)
-        self._leave_unused(signal.SIGUSR2)
+        if signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
+            signal.signal(signal.SIGUSR2, self._pass_over)
 
     def take_over(self) -> None:
         self._has_terminal = _has_terminal()
         for taken in self._handlers:
             if signal.getsignal(taken) is not signal.SIG_IGN:
                 signal.signal(taken, self._handle)
-        # By now a log that has files has taken it.
-        self._leave_unused(signal.SIGUSR1)
         if self._early is not None:
             # Behind a stop that a refused start has asked for.
             self._reactor.callLater(
@@ -249,12 +248,8 @@ class _Signals:
     def stopping(self) -> None:
         self._is_stopping = True
 
-    def _leave_unused(self, number: int) -> None:
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, self._pass_over)
-
     def _pass_over(self, number: int, frame: object) -> None:
-        self._say(f"{signal.Signals(number).name} changes nothing: SIGTERM stops the server")
+        self._say("SIGUSR2 changes nothing: SIGTERM stops the server")
 
     def _remember(self, number: int, frame: object) -> None:
         # An exception would be lost in whatever is being started.
