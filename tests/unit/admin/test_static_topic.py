@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from msgspec import structs
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.client.static_topics import nothing_hosted
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.structs import structs
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem, TopicRemappingDetailWrapper
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
