@@ -178,7 +178,7 @@ class _Fields:
             given, own_name = given.default, given.name
         if own_name is None and rename is not None:
             if rename != "camel":
-                raise ValueError(f"rename={rename!r} is formless")
+                raise ValueError(f"rename={rename!r} is unsupported")
             own_name = _camel_case(name)
         if own_name not in (None, name):
             self.wire_names[name] = own_name

@@ -100,7 +100,7 @@ def _write_other(value: Any, parts: Parts) -> None:
 
 def formless(value: Any) -> TypeError:
     """Returns the error for a value that has no form in JSON."""
-    return TypeError(f"Encoding objects of type {type(value).__name__} is formless")
+    return TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 def base64(value: Any) -> str:

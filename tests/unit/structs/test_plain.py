@@ -428,7 +428,7 @@ def test_structs_are_written_without_what_is_unset_or_left_at_its_default(lib: A
 
 def test_what_has_no_form_in_json_is_refused(lib: Any) -> None:
     for value in (object(), [1j], {"a": range(2)}):
-        with pytest.raises(TypeError, match="Encoding objects of type"):
+        with pytest.raises(TypeError, match=r"^Encoding objects of type \w+ is unsupported$"):
             lib.json.encode(value)
     for key in (None, True, (1,)):
         with pytest.raises(TypeError, match="Only dicts with str-like or number-like keys"):
