@@ -22,8 +22,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 --timeout 60
     --config-settings editable_mode=compat
 STAMP := $(VENV)/.stamp
 WITH_TESTS := .[test,spark]
+# The Python that things are installed for: of a .venv that is there, its own.
+INSTALLING = $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 # On PyPy what has to be compiled, where it can be.
-TO_RUN = .$(shell $(PYTHON) tools/check_machine.py extras)
+TO_RUN = .$(shell $(INSTALLING) tools/check_machine.py extras)
 
 # A registry that refused or broke off is asked again; what was downloaded is kept by pip.
 define install
@@ -43,19 +45,19 @@ $(STAMP)-run $(STAMP)-test $(STAMP)-spark: $(if $(COPIES),no-copies)
 no-copies:
 
 $(STAMP)-run: setup.cfg pyproject.toml
-	@$(PYTHON) tools/check_machine.py run
+	@$(INSTALLING) tools/check_machine.py run
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(call install,$(TO_RUN))
 	@touch $@
 
 $(STAMP)-test: setup.cfg pyproject.toml
-	@$(PYTHON) tools/check_machine.py test
+	@$(INSTALLING) tools/check_machine.py test
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(call install,$(WITH_TESTS))
 	@touch $@ $(STAMP)-run
 
 $(STAMP)-spark: setup.cfg pyproject.toml
-	@$(PYTHON) tools/check_machine.py spark
+	@$(INSTALLING) tools/check_machine.py spark
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(call install,.[spark])
 	@touch $@ $(STAMP)-run

@@ -1,5 +1,7 @@
 """Names what this machine lacks for `make run` or `make test`, and what it is needed for."""
 
+from __future__ import annotations
+
 import re
 import shutil
 import subprocess

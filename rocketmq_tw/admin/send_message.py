@@ -237,7 +237,12 @@ async def _doubt(producer: Producer, topic: str, error: Exception) -> str:
     if not isinstance(error, RequestTimeout | ConnectionLost):
         return ""
     text = "the message may have been stored: look for it before you send it again"
-    route = await producer.session.routes.get(topic)
+    try:
+        route = await producer.session.routes.get(topic)
+        queues = await producer.queues(topic)
+    except (ClientError, RemotingError):
+        # Who is gone now may not hide what is said of the message.
+        return text
     if route is None:
         return text
     silent = {
@@ -245,7 +250,7 @@ async def _doubt(producer: Producer, topic: str, error: Exception) -> str:
         for data in route.broker_datas
         if error.address in data.broker_addrs.values()
     }
-    named = {queue.broker_name for queue in await producer.queues(topic)} - {LOGIC_BROKER}
+    named = {queue.broker_name for queue in queues} - {LOGIC_BROKER}
     others = sorted(named - silent)
     return f"{text}; -b {others[0]} sends to another broker" if others else text
 

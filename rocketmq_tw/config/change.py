@@ -6,7 +6,6 @@ Code that keeps something made from an attribute (a timer, a pool) follows it wi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from types import MethodType
 from typing import Any, NamedTuple
 from weakref import WeakMethod
@@ -15,6 +14,7 @@ from rocketmq_tw.config.base import Config, OnChange
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.schema import Key, all_stock_names, keys_of, nearest, stock_default
 from rocketmq_tw.config.values import format_value
+from rocketmq_tw.interpreter import IS_PYPY
 from rocketmq_tw.structs import msgspec
 
 #: Characters of a key or value that is refused, as the refusal quotes it.
@@ -123,9 +123,12 @@ def _not_kept_alive(callback: OnChange) -> Callable[[], OnChange | None]:
     holds the configuration would never be freed.
     """
     if isinstance(callback, MethodType):
-        # Of built-in objects CPython has methods of another type, and PyPy cannot have weak ones.
-        with suppress(TypeError):
+        try:
             return WeakMethod(callback)
+        except TypeError:
+            # PyPy's methods of built-in objects, which CPython gives another type.
+            if not IS_PYPY:
+                raise
     return lambda: callback
 
 

@@ -17,9 +17,9 @@ from zope.interface import implementer
 
 from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles, NoFileError
 
-#: Has lseek(2) find the next byte that a hole does not give. PyPy has no name for the number, which
-#: is Linux's.
-SEEK_DATA = getattr(os, "SEEK_DATA", 3)
+#: Have lseek(2) find the next byte that a hole does not give, and the next one that a hole does.
+#: PyPy has no names for these numbers, which are Linux's.
+SEEK_DATA, SEEK_HOLE = getattr(os, "SEEK_DATA", 3), getattr(os, "SEEK_HOLE", 4)
 #: Of directories that are made: messages are nothing for every user of the machine.
 DIRECTORY_MODE = 0o750
 

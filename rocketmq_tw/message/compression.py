@@ -12,6 +12,8 @@ from importlib import import_module
 from struct import pack
 from typing import Any
 
+from rocketmq_tw.inflating import inflater
+from rocketmq_tw.interpreter import IS_PYPY
 from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE, COMPRESSION_TYPE_SHIFT
 
 #: A body is never larger than this when it is unpacked: ten times what a broker takes by default.
@@ -117,7 +119,7 @@ def decompress(body: bytes, kind: CompressionType, limit: int = DEFAULT_BODY_LIM
 def check_zlib(body: bytes, limit: int = DEFAULT_BODY_LIMIT) -> None:
     """Raises `ValueError` where a zlib body is damaged, cut off or unpacks to more than `limit`
     bytes."""
-    decoder = zlib.decompressobj()
+    decoder = inflater()
     length = 0
     try:
         for part in _unpacked_parts(decoder, body):
@@ -147,7 +149,7 @@ def _unpack_members(body: bytes, limit: int) -> bytearray:
     """Returns what the members of a gzip body hold, one behind the other."""
     unpacked, packed, start = bytearray(), memoryview(body), 0
     for _ in range(MOST_MEMBERS):
-        decoder = zlib.decompressobj(_GZIP_WINDOW)
+        decoder = inflater(_GZIP_WINDOW)
         while not decoder.eof:
             # No more at once: what stands behind a member is copied.
             part = packed[start : start + _STEP]
@@ -166,7 +168,7 @@ def _with_zlib_frame(body: bytes, limit: int) -> bytes | None:
     """Returns a gzip body of one member with the same deflated bytes as a zlib one, which takes a
     fifth of the time of packing them again; None for what is no such body, or unpacks to more than
     `limit`."""
-    decoder = zlib.decompressobj(-zlib.MAX_WBITS)
+    decoder = inflater(-zlib.MAX_WBITS)
     checksum, crc, length = 1, 0, 0
     try:
         for part in _unpacked_parts(decoder, body[_GZIP_HEADER:]):
@@ -194,13 +196,13 @@ def _unpacked_parts(decoder: Any, packed: bytes) -> Iterator[bytes]:
 
 
 def _unpack_zlib(body: bytes, most: int) -> tuple[bytes, bool]:
-    decoder = zlib.decompressobj()
+    decoder = inflater()
     return decoder.decompress(body, most), decoder.eof
 
 
-#: Those that nobody uses: as many as ever unpacked at once. None is ever freed, since that crashes
-#: PyPy: lz4 takes its PyCapsule_Type, a macro there, for a sign of Python 2.6, and frees the wrong
-#: memory.
+#: Those that nobody uses: as many as ever unpacked at once. On PyPy none is ever freed, since that
+#: crashes it: lz4 takes its PyCapsule_Type, a macro there, for a sign of Python 2.6, and frees the
+#: wrong memory.
 _lz4_decoders: list[Any] = []
 
 
@@ -218,7 +220,8 @@ def _unpack_lz4(body: bytes, most: int) -> tuple[bytes, bool]:
             # What it has not read may be large.
             decoder.reset()
         finally:
-            _lz4_decoders.append(decoder)
+            if IS_PYPY:
+                _lz4_decoders.append(decoder)
 
 
 def _unpack_zstd(body: bytes, most: int) -> tuple[bytes, bool]:

@@ -300,8 +300,8 @@ def _entries(store: Store, passed_over: Findings, status: StatusLine) -> Iterato
                     "number": number,
                     "keyHash": key_hash_of,
                     "physicalOffset": offset,
-                    # An entry has no more than whole seconds.
-                    "storeTimestamp": (header.begin_time // 1000 + seconds) * 1000,
+                    # It has whole seconds: the message was stored in the one that begins here.
+                    "storeTimestamp": header.begin_time + seconds * 1000,
                     "previous": previous,
                 }
 
@@ -309,5 +309,5 @@ def _entries(store: Store, passed_over: Findings, status: StatusLine) -> Iterato
 def _entry_line(row: DumpedRow) -> str:
     return (
         f"{row['file']} {row['number']}: hash {row['keyHash']} at {row['physicalOffset']}"
-        f" {local_time(row['storeTimestamp']).removesuffix('.000')}, before it {row['previous']}"
+        f" {local_time(row['storeTimestamp']).partition('.')[0]}, before it {row['previous']}"
     )

@@ -15,7 +15,7 @@ from rocketmq_tw.admin.store.places import is_inside
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.owners import give
-from rocketmq_tw.files.posix import SEEK_DATA, PosixFiles
+from rocketmq_tw.files.posix import SEEK_DATA, SEEK_HOLE, PosixFiles
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.queue import UNIT
 from rocketmq_tw.formats.record import PLACE, PLACE_AT
@@ -120,7 +120,7 @@ def _copy_file(source: str, target: str, advance: Callable[[int], object]) -> No
             except OSError:
                 # Nothing but a hole up to the end.
                 break
-            hole = os.lseek(reader.fileno(), position, os.SEEK_HOLE)
+            hole = os.lseek(reader.fileno(), position, SEEK_HOLE)
             data = os.pread(reader.fileno(), min(_BLOCK, hole - position), position)
             if not data:
                 break

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator
 from struct import Struct
 
+from rocketmq_tw.inflating import inflater
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
 
 IDENTITY, GZIP = "identity", "gzip"
@@ -77,7 +78,7 @@ class MessageReader:
                 "a message is compressed, and grpc-encoding does not say how",
             )
         largest = self._unpacked
-        unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        unzip = inflater(16 + zlib.MAX_WBITS)
         try:
             content = unzip.decompress(message, largest + 1)
         except zlib.error as error:

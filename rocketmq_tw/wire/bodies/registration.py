@@ -6,6 +6,7 @@ import zlib
 from contextlib import suppress
 from struct import Struct
 
+from rocketmq_tw.inflating import inflater
 from rocketmq_tw.structs import field, msgspec
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.bodies.base import (
@@ -165,12 +166,12 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def _inflate(data: bytes) -> bytes:
-    inflater = zlib.decompressobj()
+    decoder = inflater()
     try:
-        inflated = inflater.decompress(data, MAX_INFLATED)
+        inflated = decoder.decompress(data, MAX_INFLATED)
     except zlib.error as error:
         raise BodyError(f"the compressed registration cannot be inflated: {error}") from error
-    if not inflater.eof:
+    if not decoder.eof:
         raise BodyError(f"the compressed registration is cut short or beyond {MAX_INFLATED} bytes")
     return inflated
 

@@ -13,7 +13,7 @@ import pytest
 from rocketmq_tw.files import posix
 from rocketmq_tw.files.interface import DiskUsage, IFiles, NoFileError
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.files.posix import SEEK_DATA, PosixFiles
+from rocketmq_tw.files.posix import SEEK_DATA, SEEK_HOLE, PosixFiles
 
 
 def test_other_users_do_not_get_into_a_store(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_what_is_no_file_is_refused_at_once(make: Callable[[str], None], tmp_pat
 
 @pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="this Python has no name for it")
 def test_a_seek_to_data_has_the_number_of_the_system() -> None:
-    assert SEEK_DATA == os.SEEK_DATA
+    assert (SEEK_DATA, SEEK_HOLE) == (os.SEEK_DATA, os.SEEK_HOLE)
 
 
 def test_errors_of_an_open_file_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
