@@ -10,10 +10,14 @@ from rocketmq_tw.structs.plain.errors import Misfit
 from rocketmq_tw.structs.plain.kinds import holds_raw, type_kind
 from rocketmq_tw.structs.plain.layout import in_lines
 from rocketmq_tw.structs.plain.reader import Reader
-from rocketmq_tw.structs.plain.swift import Mode, swift
+from rocketmq_tw.structs.plain.swift import Mode, shown_names, swift
 from rocketmq_tw.structs.plain.writer import encode as encode
 
 format = in_lines
+
+#: Bytes of a text that `loads` is worth: most headers. It takes a fifth of the reader's time, and
+#: `shown_names` has to keep an eye on it.
+_SHORT = 2048
 
 
 class Decoder:
@@ -37,10 +41,15 @@ class Decoder:
             self._is_exact = holds_raw(self._kind)
             mode = Mode(self._strict, is_json=True)
             self._swift = swift(self._kind, mode)
-        if not self._is_exact:
+        if not self._is_exact and len(data) <= _SHORT:
             try:
-                return self._swift(loads(data if type(data) is str else bytes(data).decode()))
-            except (ValueError, RecursionError, Misfit):
+                text = data if type(data) is str else bytes(data).decode()
+                if shown_names.may_show(text):
+                    try:
+                        return self._swift(loads(text))
+                    except (ValueError, RecursionError, Misfit):
+                        shown_names.see_all(text)
+            except UnicodeDecodeError:
                 pass
         data = data.encode() if type(data) is str else bytes(data)
         try:

@@ -16,8 +16,12 @@ from rocketmq_tw.structs.plain.definition import Factory, assignment, compiled, 
 from rocketmq_tw.structs.plain.errors import Misfit
 from rocketmq_tw.structs.plain.kinds import TypeKind, fields_of
 from rocketmq_tw.structs.plain.scalars import WORDS, from_float, from_integer, out_of_text
+from rocketmq_tw.structs.plain.shown_names import ShownNames
 
 Taker = Callable[[Any], Any]
+
+#: What the parser of short texts was shown.
+shown_names = ShownNames(4096)
 
 #: The longest text that is an integer for sure, without a look at its value.
 _SHORT = 18
@@ -57,10 +61,16 @@ def checked(value: Any) -> Any:
             checked(item)
     elif of is dict:
         for name, item in value.items():
-            if not name.isascii():
-                _check_surrogates(name)
+            _see_name(name)
             checked(item)
     return value
+
+
+def _see_name(name: str) -> str:
+    shown_names.see(name)
+    if not name.isascii():
+        _check_surrogates(name)
+    return name
 
 
 def _unchanged(value: Any) -> Any:
@@ -174,10 +184,12 @@ def _dict(keys: TypeKind, values: TypeKind, mode: Mode) -> Taker:
 
 
 def _key(kind: TypeKind, mode: Mode) -> Taker:
+    if mode.is_json:
+        if kind.any or kind.text:
+            return _see_name
+        return lambda key: out_of_text(kind, _see_name(key), mode.strict, as_number=True)
     if kind.any or kind.text:
         return swift(kind, mode)
-    if mode.is_json:
-        return lambda key: out_of_text(kind, key, mode.strict, as_number=True)
     return _doubt if mode.strict else swift(kind, mode)
 
 
@@ -205,6 +217,7 @@ def _struct(struct_type: Any, mode: Mode) -> Taker:
 def _written(struct_type: Any, mode: Mode) -> Taker:
     config = struct_type.__struct_config__
     fields = fields_of(struct_type)
+    shown_names.know(fields)
     known: dict[str, Any] = {
         "absent__": NODEFAULT,
         "set__": set_field,
@@ -305,7 +318,7 @@ def _rest(names: frozenset[str], is_forbidden: bool, mode: Mode) -> Callable[[An
             if is_forbidden or type(name) is not str:
                 raise Misfit("")
             if is_json:
-                checked(name)
+                _see_name(name)
                 checked(members[name])
 
     return check
