@@ -8,6 +8,7 @@ It raises `Misfit` for whatever it is not sure of, without saying what: `reader.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -196,22 +197,25 @@ def _key(kind: TypeKind, mode: Mode) -> Taker:
 # Structs ------------------------------------------------------------------------------------------
 
 _readings: dict[tuple[Any, Mode], Taker] = {}
-_in_work: set[tuple[Any, Mode]] = set()
+#: What the running thread writes out.
+_in_work: ContextVar[frozenset[tuple[Any, Mode]]] = ContextVar("_in_work", default=frozenset())
 
 
 def _struct(struct_type: Any, mode: Mode) -> Taker:
     """Returns what is written out for a class, or, while that is in work, what looks for it later:
-    classes may hold each other."""
+    classes may hold each other. Two threads may both write one out, and either is good."""
     key = struct_type, mode
-    if key in _in_work:
-        return lambda members: _readings[key](members)
-    if key not in _readings:
-        _in_work.add(key)
+    found = _readings.get(key)
+    if found is None:
+        in_work = _in_work.get()
+        if key in in_work:
+            return lambda members: _struct(struct_type, mode)(members)
+        token = _in_work.set(in_work | {key})
         try:
-            _readings[key] = _written(struct_type, mode)
+            found = _readings[key] = _written(struct_type, mode)
         finally:
-            _in_work.remove(key)
-    return _readings[key]
+            _in_work.reset(token)
+    return found
 
 
 def _written(struct_type: Any, mode: Mode) -> Taker:
