@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from rocketmq_tw.structs import msgspec
 
 _INTEGERS = (0, 1, -1, 7, 255, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
-_BEYOND = (2**64 - 1, 2**64, -(2**63) - 1, 10**30, -(10**40))
+_BEYOND = (2**64 - 1, 2**64, -(2**63) - 1, 10**30, -(10**40), 10**400)
 _FLOATS = (0.0, -0.0, 1.0, 1.5, -2.25, 1e16, 1e-5, 1.5e-7, 1e300, 5e-324, 0.1)
 _TEXTS = (
     "",

@@ -37,7 +37,10 @@ def from_integer(kind: TypeKind, value: int, strict: bool, got: str = "int") -> 
     if kind.integer_enum is not None:
         return member(kind.integer_enum, int(value))
     if kind.floating:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise Misfit("Number out of range") from None
     if kind.boolean and not strict and value in (0, 1):
         return value == 1
     raise unexpected(kind, got)

@@ -173,6 +173,23 @@ def test_long_numbers_take_no_time(lib: Any) -> None:
     assert time.process_time() - started < 5
 
 
+def test_an_integer_that_no_float_holds_is_refused(lib: Any) -> None:
+    class One(lib.Struct):
+        a: float = 0.0
+
+    for given in (10**400, -(10**400)):
+        for strict in (True, False):
+            for of in (float, float | bool | None):
+                with pytest.raises(lib.ValidationError, match="^Number out of range$"):
+                    lib.convert(given, of, strict=strict)
+            with pytest.raises(lib.ValidationError, match=r"^Number out of range - at `\$\.a`$"):
+                lib.convert({"a": given}, One, strict=strict)
+        with pytest.raises(lib.ValidationError, match="^Number out of range - at `key` in"):
+            lib.convert({given: 1}, dict[float, int])
+    with pytest.raises(lib.DecodeError, match=r"^Number out of range - at `\$\.a`$"):
+        lib.json.decode(b'{"a":%b}' % (b"9" * 400), type=One)
+
+
 # Types --------------------------------------------------------------------------------------------
 
 
