@@ -4,7 +4,8 @@ say where, and `Raw` as it came. `swift.py` is for what is plain and right, whic
 from __future__ import annotations
 
 import re
-from typing import Any
+from json import loads
+from typing import Any, NoReturn
 
 from rocketmq_tw.structs.plain.conversion import complete
 from rocketmq_tw.structs.plain.definition import Struct, set_field
@@ -14,7 +15,12 @@ from rocketmq_tw.structs.plain.raw import Raw
 from rocketmq_tw.structs.plain.scalars import from_digits, out_of_text, unexpected
 
 _SPACES = re.compile(rb"[ \t\r\n]*+")
-_PLAIN_TEXT = re.compile(rb'[^"\\\x00-\x1f]*+')
+# All of a text that is right, up to its end: a call for each escape would take seconds where a
+# frame is full of them.
+_TEXT = re.compile(
+    rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u(?:(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
+    rb"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})))*+"
+)
 _DIGITS, _DIGIT_BYTES = re.compile(rb"[0-9]*+"), b"0123456789"
 _HEX = re.compile(rb"[0-9a-fA-F]*+")
 
@@ -31,10 +37,7 @@ _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 _OPEN_ARRAY, _CLOSE_ARRAY, _OPEN_OBJECT, _CLOSE_OBJECT = b"[]{}"
 _MINUS, _PLUS, _DOT, _ZERO, _E = b"-+.0e"
 _WORDS = {ord("n"): (b"null", None), ord("t"): (b"true", True), ord("f"): (b"false", False)}
-_ESCAPES = dict(
-    zip(b'"\\/bfnrt', (b'"', b"\\", b"/", b"\b", b"\f", b"\n", b"\r", b"\t"), strict=True)
-)
-_HIGH_SURROGATES, _LOW_SURROGATES = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
+_HIGH_SURROGATES = range(0xD800, 0xDC00)
 
 _ANY = type_kind(Any)
 
@@ -202,9 +205,8 @@ class Reader:
         given = set()
         while self._begins(_CLOSE_OBJECT, "object", is_first=is_first):
             is_first = False
-            # Bytes that are no UTF-8 are those of no field.
             text = self._name()
-            name = text.decode(errors="replace")
+            name = _as_name(text)
             self._colon()
             if name in fields:
                 attribute, kind = fields[name]
@@ -256,52 +258,41 @@ class Reader:
 
     # Texts and numbers -------------------------------------------------------------------------
 
-    def _text(self, *, is_skipped: bool = False) -> bytes:
+    def _text(self) -> bytes:
         """Returns the text that starts at the place, as UTF-8 that was not looked at."""
-        data = self._data
         start = self._place + 1
-        parts: list[bytes] = []
-        while True:
-            self._place = _end(_PLAIN_TEXT, data, start)
-            if self._place == len(data):
-                raise DecodeError("Input data was truncated")
-            byte = data[self._place]
-            if byte == _QUOTE:
-                end = self._place
-                self._place += 1
-                if not parts:
-                    return data[start:end]
-                parts.append(data[start:end])
-                return b"".join(parts)
-            if byte != _BACKSLASH:
-                raise self._malformed("invalid character")
-            parts += (data[start : self._place], self._escape(is_skipped=is_skipped))
-            start = self._place
+        self._pass_text(is_skipped=False)
+        return _unescaped(self._data[start : self._place - 1])
 
-    def _escape(self, *, is_skipped: bool) -> bytes:
+    def _pass_text(self, *, is_skipped: bool) -> None:
+        data = self._data
+        self._place = _end(_TEXT, data, self._place + 1)
+        if self._place == len(data):
+            raise DecodeError("Input data was truncated")
+        byte = data[self._place]
+        if byte == _BACKSLASH:
+            self._refuse_escape(is_skipped=is_skipped)
+        if byte != _QUOTE:
+            raise self._malformed("invalid character")
+        self._place += 1
+
+    def _refuse_escape(self, *, is_skipped: bool) -> NoReturn:
+        """Says what is wrong with the escape at the place."""
         self._place += 1
         (letter,) = self._taken(1)
-        if letter in _ESCAPES:
-            return _ESCAPES[letter]
         if letter != ord("u"):
             if is_skipped:
                 self._place -= 1
                 raise self._malformed("invalid escaped character")
             raise self._malformed("invalid escape character in string")
-        point = self._four_digits()
-        if point in _LOW_SURROGATES:
-            raise self._malformed("invalid utf-16 surrogate pair")
-        if point in _HIGH_SURROGATES:
+        if self._four_digits() in _HIGH_SURROGATES:
             if self._taken(6)[:2] != rb"\u":
                 self._place -= 6
                 what = "hex escape" if is_skipped else "escaped utf-16 surrogate pair"
                 raise self._malformed(f"unexpected end of {what}")
             self._place -= 4
-            low = self._four_digits()
-            if low not in _LOW_SURROGATES:
-                raise self._malformed("invalid utf-16 surrogate pair")
-            point = 0x10000 + ((point - 0xD800) << 10 | low - 0xDC00)
-        return chr(point).encode()
+            self._four_digits()
+        raise self._malformed("invalid utf-16 surrogate pair")
 
     def _four_digits(self) -> int:
         digits = self._taken(4)
@@ -351,7 +342,7 @@ class Reader:
         """Passes over a value."""
         byte = self._next()
         if byte == _QUOTE:
-            self._text(is_skipped=True)
+            self._pass_text(is_skipped=True)
         elif byte in (_OPEN_OBJECT, _OPEN_ARRAY):
             flat = _FLAT.match(self._data, self._place)
             if flat is not None:
@@ -385,7 +376,7 @@ class Reader:
         while self._begins(_CLOSE_OBJECT, "object", is_first=is_first):
             if self._next() != _QUOTE:
                 raise self._malformed("expected '\"'")
-            self._text(is_skipped=True)
+            self._pass_text(is_skipped=True)
             self._colon()
             self._skip()
             is_first = False
@@ -396,6 +387,28 @@ def _end(pattern: re.Pattern[bytes], data: bytes, place: int) -> int:
     found = pattern.match(data, place)
     assert found is not None
     return found.end()
+
+
+def _unescaped(text: bytes) -> bytes:
+    """Returns a text with what its escapes stand for. What is no UTF-8 stays as it is up to the
+    end: nothing becomes of such a text, and errors say where that begins."""
+    if b"\\" not in text:
+        return text
+    rest = b""
+    try:
+        escaped = text.decode()
+    except UnicodeDecodeError as error:
+        escaped, rest = text[: error.start].decode(), text[error.start :]
+    plain: str = loads(f'"{escaped}"')
+    return plain.encode() + rest
+
+
+def _as_name(text: bytes) -> str:
+    """Returns the name that `text` is; what is no UTF-8 is the name of no field."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return "\ufffd"
 
 
 def _as_text(kind: TypeKind, text: bytes) -> str:

@@ -143,6 +143,40 @@ def test_bytes_that_are_no_utf_8_are_refused_unless_nobody_wants_them(lib: Any) 
     assert lib.json.decode(b'{"b":1e400,"c":%b}' % (b"9" * 5000), type=One) == One(0)
 
 
+ESCAPED = [rb"\n", rb"\u00e9", rb"\ud83d\uDE00", rb"a\"", b"\xff\\n"]
+
+
+@pytest.mark.parametrize("piece", ESCAPED, ids=[repr(piece) for piece in ESCAPED])
+def test_a_long_text_of_escapes_takes_no_time(lib: Any, piece: bytes) -> None:
+    class One(lib.Struct):
+        a: Color | None = None
+
+    text = b'"%b"' % (piece * (8_000_000 // len(piece)))
+    started = time.process_time()
+    # That is no JSON at its end, and of another type.
+    assert lib.json.decode(b'{"b":%b,%b:0}' % (text, text), type=One) == One()
+    for data in (b'{"b":%b' % text, b'{"a":%b' % text, b"{%b" % text):
+        with pytest.raises((lib.DecodeError, UnicodeDecodeError)):
+            lib.json.decode(data, type=One)
+    assert time.process_time() - started < 2.5
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'"\\n\xff"', "byte 0xff in position 1: invalid start byte"),
+        (b'"\\u00e9\xe4\xb8\\u0080"', "bytes in position 2-3: invalid continuation byte"),
+        (b'"\\ud83d\\ude00\xe4\xb8"', "bytes in position 4-5: unexpected end of data"),
+    ],
+)
+def test_bytes_that_are_no_utf_8_are_counted_behind_escapes(
+    lib: Any, text: bytes, words: str
+) -> None:
+    for of in (str, Any, Color):
+        with pytest.raises(UnicodeDecodeError, match=words):
+            lib.json.decode(text, type=of)
+
+
 @pytest.mark.parametrize(
     "text", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 99_999 + b"]" * 99_999]
 )
@@ -180,11 +214,11 @@ def test_an_integer_that_no_float_holds_is_refused(lib: Any) -> None:
     for given in (10**400, -(10**400)):
         for strict in (True, False):
             for of in (float, float | bool | None):
-                with pytest.raises(lib.ValidationError, match="^Number out of range$"):
+                with pytest.raises(lib.ValidationError, match=r"^Number out of range$"):
                     lib.convert(given, of, strict=strict)
             with pytest.raises(lib.ValidationError, match=r"^Number out of range - at `\$\.a`$"):
                 lib.convert({"a": given}, One, strict=strict)
-        with pytest.raises(lib.ValidationError, match="^Number out of range - at `key` in"):
+        with pytest.raises(lib.ValidationError, match=r"^Number out of range - at `key` in"):
             lib.convert({given: 1}, dict[float, int])
     with pytest.raises(lib.DecodeError, match=r"^Number out of range - at `\$\.a`$"):
         lib.json.decode(b'{"a":%b}' % (b"9" * 400), type=One)

@@ -13,7 +13,7 @@ import pytest
 from rocketmq_tw.structs import plain
 
 THREADS = 4
-ROUNDS = 25
+ROUNDS = 10
 
 
 @pytest.fixture(autouse=True)
