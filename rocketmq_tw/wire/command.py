@@ -220,6 +220,9 @@ def decode_command(frame: Frame) -> RemotingCommand:
     try:
         header = _json_header.decode(frame.header)
     except fastjson.STRICT_ERRORS:
+        header = None
+    if header is None:
+        # Not while the first error is handled: PyPy then raises a TypeError for too deep a text.
         header = _tolerant_header(frame.header)
     return RemotingCommand(
         header.code,
@@ -292,6 +295,7 @@ def _tolerant_header(data: bytes) -> _JsonHeader:
     if isinstance(members.get("language"), int):
         members["language"] = _LANGUAGE_NUMBERS.get(members["language"], LanguageCode.OTHER).name
     if isinstance(fields, dict):
+        fastjson.check_depth(value)
         members["extFields"] = {
             str(name): item if isinstance(item, str) else fastjson.dumps(item).decode()
             for name, item in fields.items()

@@ -20,6 +20,8 @@ from rocketmq_tw.wire.errors import WireError
 #: More values than this are refused before any is made: a value of two bytes takes a hundred in
 #: memory. A frame of 16 MiB that is full of topics has 1.1 million.
 MAX_VALUES = 1_500_000
+#: Deeper nesting is refused where each level takes stack; stock's deepest body has 7 levels.
+MAX_LEVELS = 64
 
 #: What msgspec raises where text is no strict JSON or not of the type asked for.
 STRICT_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -32,6 +34,20 @@ def check_values(data: bytes, limit: int = MAX_VALUES) -> None:
     that is looked at."""
     if len(data) > limit and sum(map(data.count, (b",", b"[", b"{"))) > limit:
         raise WireError(f"JSON of more than {limit} values")
+
+
+def check_depth(value: Any) -> None:
+    """Raises `WireError` for more than `MAX_LEVELS` levels of dicts and lists."""
+    items, depth = [value], 0
+    while holders := [item for item in items if isinstance(item, dict | list)]:
+        depth += 1
+        if depth > MAX_LEVELS:
+            raise WireError(f"JSON of more than {MAX_LEVELS} levels")
+        items = [
+            item
+            for holder in holders
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+        ]
 
 
 def loads(data: bytes, max_values: int = MAX_VALUES, dialect_bytes: int = 1 << 31) -> Any:

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from rocketmq_tw.wire.errors import WireError
+from rocketmq_tw.wire.fastjson import MAX_LEVELS
 from rocketmq_tw.wire.object_keys import ObjectKey, as_key
 
 #: Numbers as keys of one object; each is its own hash, so more of them could be made to meet. A
 #: topic has no more queues.
 MAX_NUMBER_KEYS = 4_096
-#: Deeper nesting is refused; stock's deepest body has 7 levels.
-_MAX_DEPTH = 64
 
 
 def read(text: str, *, has_references: bool) -> Any:
@@ -78,8 +77,8 @@ class _Reader:
 
     def _nested(self, read: Callable[[], Any]) -> Any:
         self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            self._fail(f"more than {_MAX_DEPTH} levels")
+        if self._depth > MAX_LEVELS:
+            self._fail(f"more than {MAX_LEVELS} levels")
         self._at += 1
         value = read()
         self._depth -= 1

@@ -1,6 +1,7 @@
 """Commands beyond the golden frames: flags, what peers write oddly, headers that lie."""
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -237,3 +238,33 @@ def test_a_code_is_told_without_the_rest(form):
     (frame,) = FrameDecoder(1 << 20).feed(encode_command(command))
     assert code_of(frame) == 310
     assert code_of(Frame(form, b"{", b"")) is None
+
+
+#: What a level begins and ends with.
+LEVELS = [("[", "]"), ('{"a":', "}"), ('[{"b":0,"a":', "}]")]
+
+
+@pytest.mark.parametrize(("begin", "end"), LEVELS)
+@pytest.mark.parametrize("member", ['"extFields":{"n":', '"extFields":', '"remark":', '"other":'])
+def test_a_deep_header_is_refused(begin, end, member):
+    for depth in (*range(50, 1000, 50), *range(1000, 7001, 250)):
+        for short in ("", '"x":{},'):
+            value = begin * depth + "0" + end * depth
+            text = f"{{{short}{member}{value}{'}' * member.count('{')}}}"
+            frame = Frame(0, text.encode(), b"")
+            if "other" in member or depth == 50:
+                with suppress(WireError):
+                    decode_command(frame)
+            else:
+                with pytest.raises(WireError):
+                    decode_command(frame)
+
+
+def test_a_field_of_some_levels_becomes_text():
+    def command(depth):
+        text = "[" * depth + "]" * depth
+        return decode_command(Frame(0, f'{{"extFields":{{"n":{text}}}}}'.encode(), b""))
+
+    assert command(62).ext_fields == {"n": "[" * 62 + "]" * 62}
+    with pytest.raises(WireError, match="more than 64 levels"):
+        command(63)
