@@ -2,7 +2,8 @@
 
 Structs are in `definition.py` and `structs.py`, types in `kinds.py`. JSON is read by `swift.py`,
 and by `reader.py` where that gives up; values are converted by `swift.py` and `conversion.py`. The
-text of errors is msgspec's; only constructors raise Python's own.
+text of errors is msgspec's; only constructors raise Python's own. Of a name that an object has
+twice the last value is taken, also where an earlier one is wrong, which msgspec refuses.
 """
 
 from __future__ import annotations

@@ -177,6 +177,25 @@ def test_bytes_that_are_no_utf_8_are_counted_behind_escapes(
             lib.json.decode(text, type=of)
 
 
+def test_of_a_name_given_twice_the_last_value_counts() -> None:
+    class One(plain.Struct):
+        a: int
+
+    # msgspec refuses a wrong value that another one follows.
+    assert plain.json.decode(b'{"a":"x","a":2}', type=One) == One(2)
+    with pytest.raises(plain.ValidationError, match="Expected `int`, got `str`"):
+        plain.json.decode(b'{"a":1,"a":"x"}', type=One)
+
+
+def test_long_base64_takes_no_time(lib: Any) -> None:
+    started = time.process_time()
+    text = "AAAA" * 4_000_000
+    assert lib.convert(text, bytes) == bytes(12_000_000)
+    with pytest.raises(lib.ValidationError):
+        lib.convert(text + "AA=A", bytes)
+    assert time.process_time() - started < 1
+
+
 @pytest.mark.parametrize(
     "text", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 99_999 + b"]" * 99_999]
 )
@@ -319,6 +338,23 @@ TYPED: list[tuple[str, str, str, str]] = [
     ("str", "18446744073709551616", *["!Expected `str`, got `float`"] * 2),
     ("bytes", '"AAE="', "b'\\x00\\x01'", "b'\\x00\\x01'"),
     ("bytes", '"AAE"', *["!Invalid base64 encoded string"] * 2),
+    ("bytes", '"AA=="', "b'\\x00'", "b'\\x00'"),
+    ("bytes", '"A+/z"', "b'\\x03\\xef\\xf3'", "b'\\x03\\xef\\xf3'"),
+    ("bytes", '""', "b''", "b''"),
+    *(
+        ("bytes", f'"{text}"', *["!Invalid base64 encoded string"] * 2)
+        for text in (
+            "A",
+            "A===",
+            "====",
+            "AA=A",
+            "AAAA=",
+            "AAA=AAA=",
+            "AA-_",
+            "AAA\u00e4",
+            "AAA\u0661",
+        )
+    ),
     ("byte", "128", "!Expected `int` <= 127", "!Expected `int` <= 127"),
     ("byte", '"-129"', "!Expected `int`, got `str`", "!Expected `int` >= -128"),
     ("byte", "-129.0", "!Expected `int`, got `float`", "!Expected `int` >= -128"),
@@ -362,6 +398,7 @@ TYPED: list[tuple[str, str, str, str]] = [
     ("put", '{"key":"k","type":"delete"}', *["!Invalid value 'delete' - at `$.type`"] * 2),
     ("put", '{"key":"k"}', "Put(key='k')", "Put(key='k')"),
     ("sparse", "{}", "Sparse(a=UNSET)", "Sparse(a=UNSET)"),
+    ("sparse", '{"a":1,"a":2}', "Sparse(a=2)", "Sparse(a=2)"),
 ]
 
 
