@@ -18,7 +18,7 @@ def remembered(
     most: int,
 ) -> Callable[[Callable[_Parameters, _Answer]], Callable[_Parameters, _Answer]]:
     """Returns a decorator for pure functions of hashable arguments: an answer is kept for so many
-    arguments, `most`, and what raised is tried again.
+    arguments, `most`, and what raised is tried again. Arguments are positional.
 
     CPython's `lru_cache` is C; PyPy's is Python, and takes longer than most of these functions."""
     if IS_PYPY:

@@ -6,10 +6,11 @@ Everything else imports `msgspec` from here, and does not know which of the two 
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or sys.implementation.name == "cpython":
+from rocketmq_tw.interpreter import IS_PYPY
+
+if TYPE_CHECKING or not IS_PYPY:
     import msgspec as msgspec
     from msgspec import Meta as Meta
     from msgspec import field as field
