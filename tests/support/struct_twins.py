@@ -110,10 +110,12 @@ def _other_modules() -> Iterator[dict[str, Any]]:
 
 
 def _classes(base: Any) -> Iterator[Any]:
+    """Yields the classes below `base` that their module has under their own name: others may be
+    made while a server runs, by what ran before this."""
     for each in type.__subclasses__(base):
-        if "<locals>" not in each.__qualname__:
+        if getattr(sys.modules.get(each.__module__), each.__qualname__, None) is each:
             yield each
-            yield from _classes(each)
+        yield from _classes(each)
 
 
 @cache
