@@ -28,19 +28,12 @@ _ESCAPES |= {
 }
 
 try:
-    # PyPy's own, which takes a fifth of the memory of a search.
+    # PyPy's own: quicker than a search, with less memory.
     from _pypyjson import raw_encode_basestring_ascii as _escaped  # type: ignore[import-not-found]
 except ImportError:
 
-    def _is_plain(text: str) -> bool:
-        return _SPECIAL.search(text) is None
-
-else:
-
-    def _is_plain(text: str) -> bool:
-        if text.isascii():
-            return len(_escaped(text)) == len(text)
-        return _SPECIAL.search(text) is None
+    def _escaped(text: str) -> str:
+        return _SPECIAL.sub(_escape, text)
 
 
 def encode(value: Any) -> bytes:
@@ -109,12 +102,13 @@ def base64(value: Any) -> str:
 
 
 def _write_text(text: str, parts: Parts) -> None:
-    if _is_plain(text):
-        parts.append('"')
-        parts.append(text)
-        parts.append('"')
+    parts.append('"')
+    # PyPy's function escapes what is not ASCII as well, and DEL.
+    if text.isascii() and "\x7f" not in text:
+        parts.append(_escaped(text))
     else:
-        parts.append(_quoted(text))
+        parts.append(_SPECIAL.sub(_escape, text))
+    parts.append('"')
 
 
 def _quoted(text: str) -> str:

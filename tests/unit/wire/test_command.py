@@ -177,6 +177,24 @@ def test_a_json_header_has_its_keys_in_stocks_order_and_none_that_is_empty(
     assert FrameDecoder().feed(encode_command(command))[0].header == expected
 
 
+@pytest.mark.parametrize("beside", ["", "\u00fc"])
+def test_a_json_header_escapes_quotes_backslashes_and_controls_only(beside: str) -> None:
+    short = {
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        '"': '\\"',
+        "\\": "\\\\",
+    }
+    for character in map(chr, range(0x100)):
+        plain = f"\\u{ord(character):04x}" if character < " " else character
+        written = encode_command(RemotingCommand(1, remark=beside + character))
+        member = f'"remark":"{beside}{short.get(character, plain)}"'
+        assert member.encode() in written, ascii(character)
+
+
 # Ordinals of stock 5.3.3's list.
 @pytest.mark.parametrize(
     ("ordinal", "name"),
