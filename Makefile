@@ -18,6 +18,8 @@ PYPY_SERVERS := $(addprefix tests/interop/test_,acting.py auto_switch.py classic
 BIN := $(VENV)/bin
 # Where it is set, each server that a test starts compiles all its modules anew: half of its start.
 unexport PYTHONDONTWRITEBYTECODE
+# On PyPy: short steps of its garbage collector, for all servers that are started from here.
+export PYPY_GC_INCREMENT_STEP ?= 1M
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 --timeout 60 install -q \
     --config-settings editable_mode=compat
 STAMP := $(VENV)/.stamp

@@ -75,6 +75,9 @@ MAPPED_FROM = 8 << 20
 KEPT_FREE = 16 << 20
 #: Heaps that threads share. Our threads mostly hold the interpreter's lock, so two are enough.
 ARENAS = 2
+#: How much of the heap a step of PyPy's collector of garbage looks through, such as 1M: PyPy reads
+#: this variable when it starts.
+PYPY_GC_STEP = "PYPY_GC_INCREMENT_STEP"
 #: How often it is looked whether the process has grown, in seconds, and by how many bytes it has
 #: then when all that is free goes back to the kernel: that takes up to a millisecond for 3 MiB.
 TRIM_SECONDS = 5.0
@@ -284,12 +287,14 @@ class _Signals:
 
 
 def python_version() -> str:
-    """Returns the version; of PyPy its own too, and of a CPython that was built without
-    optimizations that: servers take some sixth more CPU with it (docs/performance.md)."""
+    """Returns the version; of PyPy its own too, and whether its collector of garbage is as it
+    starts, with steps of up to 15 ms; of a CPython that was built without optimizations that:
+    servers take some sixth more CPU with it (docs/performance.md)."""
     text = platform.python_version()
     own = getattr(sys, "pypy_version_info", None)
     if own is not None:
-        return f"{text} (PyPy {'.'.join(map(str, own[:3]))})"
+        unset = "" if os.environ.get(PYPY_GC_STEP) else f", {PYPY_GC_STEP} is not set"
+        return f"{text} (PyPy {'.'.join(map(str, own[:3]))}{unset})"
     return text if is_optimized() else f"{text} (built without --enable-optimizations)"
 
 

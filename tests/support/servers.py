@@ -37,9 +37,11 @@ def twistd_command(plugin: str, config: Path) -> list[str]:
 
 
 def twistd_environment() -> dict[str, str]:
-    """The environment with the project on the path, for a run without installation as well."""
+    """The environment with the project on the path, for a run without installation as well, and
+    with what `make run` and the units set."""
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
-    return os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    own = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return {"PYPY_GC_INCREMENT_STEP": "1M"} | os.environ | own
 
 
 class OurNameServer(NameServerProcess):

@@ -86,6 +86,18 @@ def test_each_server_has_a_unit() -> None:
     assert sorted(started) == sorted(servers - WITHOUT_UNIT)
 
 
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        *((f"systemd/{name}", "Environment=PYPY_GC_INCREMENT_STEP=1M") for name in unit_names()),
+        ("docker/Dockerfile", "ENV PYPY_GC_INCREMENT_STEP=1M"),
+        ("../Makefile", "export PYPY_GC_INCREMENT_STEP ?= 1M"),
+    ],
+)
+def test_pypy_collects_garbage_in_short_steps(path: str, line: str) -> None:
+    assert line in (ETC / path).read_text().splitlines()
+
+
 #: A proxy has no store, and the stores of a container are its brokers'.
 STORELESS = ("rmq-container", "rmq-proxy")
 

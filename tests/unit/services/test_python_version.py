@@ -28,6 +28,14 @@ def test_a_build_without_optimizations_is_told(
     assert python_version() == platform.python_version() + told
 
 
-def test_pypy_is_told_with_its_own_version(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("step", "told"), [("1M", ""), (None, ", PYPY_GC_INCREMENT_STEP is not set")]
+)
+def test_pypy_is_told_with_its_own_version(
+    step: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "pypy_version_info", (8, 0, 1, "final", 0), raising=False)
-    assert python_version() == platform.python_version() + " (PyPy 8.0.1)"
+    monkeypatch.delenv("PYPY_GC_INCREMENT_STEP", raising=False)
+    if step is not None:
+        monkeypatch.setenv("PYPY_GC_INCREMENT_STEP", step)
+    assert python_version() == f"{platform.python_version()} (PyPy 8.0.1{told})"
