@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from itertools import accumulate, count, repeat
-from operator import add, and_
+from itertools import accumulate, count
+from operator import add
 from typing import NamedTuple
 
 from rocketmq_tw.memo import remembered
@@ -200,18 +200,25 @@ def encode_batch_records(
             message.reconsume_times,
             message.prepared_transaction_offset,
         )
-        heads = map(
-            _pack_differing,
-            sizes,
-            repeat(magic),
-            map(and_, map(_crc32, bodies), repeat(0x7FFFFFFF)),
-            repeat(message.queue_id),
-            batch.flags,
-            count(message.queue_offset, int(in_queue)),
-            accumulate(sizes, initial=message.physical_offset),
-            repeat(alike),
-            body_lengths,
-        )
+        queue_id = message.queue_id
+        places = accumulate(sizes, initial=message.physical_offset)
+        queue_offsets = count(message.queue_offset, int(in_queue))
+        heads = [
+            _pack_differing(
+                size,
+                magic,
+                _crc32(body) & 0x7FFFFFFF,
+                queue_id,
+                flag,
+                queue_offset,
+                place,
+                alike,
+                len(body),
+            )
+            for size, body, flag, queue_offset, place in zip(
+                sizes, bodies, batch.flags, queue_offsets, places, strict=False
+            )
+        ]
         parts = [common] * (5 * len(sizes))
         parts[0::5] = heads
         parts[1::5] = bodies

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 
+from rocketmq_tw.interpreter import IS_PYPY
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
@@ -21,8 +22,23 @@ _UNIQUE_ID = b"UNIQ_KEY\x01"
 _KEY_SEPARATOR = KEY_SEPARATOR.encode()
 #: Of the largest number that a long holds.
 _MOST_DIGITS = 19
-#: Name and value of each property that queue or index want, of properties behind a separator.
-_wanted = re.compile(rb"\x02(TAGS|UNIQ_KEY|KEYS)\x01([^\x02]*)").findall
+_WANTED = (b"TAGS", b"UNIQ_KEY", b"KEYS")
+if IS_PYPY:
+    _BEFORE_VALUES = tuple((name, b"\x02" + name + b"\x01") for name in _WANTED)
+
+    def _wanted(properties: bytes) -> list[tuple[bytes, bytes]]:
+        found = []
+        for name, before in _BEFORE_VALUES:
+            start = properties.find(before)
+            if start >= 0:
+                start += len(before)
+                end = properties.find(b"\x02", start)
+                found.append((name, properties[start:] if end < 0 else properties[start:end]))
+        return found
+
+else:
+    #: Name and value of each property that queue or index want, of properties behind a separator.
+    _wanted = re.compile(rb"\x02(" + b"|".join(_WANTED) + rb")\x01([^\x02]*)").findall
 #: Keys of messages of a batch that go into the index in one go; with more each goes by itself.
 MOST_BATCH_KEYS = 8192
 
