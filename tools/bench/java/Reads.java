@@ -61,7 +61,10 @@ final class Reads {
             (ended - first.get()) / 1e9, (first.get() - started) / 1e9);
     }
 
-    /** Every queue from its first message on, one pull after the other; a filter passes many over. */
+    /**
+     * Every queue from its first message on, one pull after the other, again and again until
+     * `seconds` are over; a filter passes many over.
+     */
     static String pull(Lines.Arguments arguments) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.text("group"));
         consumer.setNamesrvAddr(arguments.text("namesrv"));
@@ -81,26 +84,30 @@ final class Reads {
         }
         long count = 0;
         long started = System.nanoTime();
-        for (MessageQueue queue : queues) {
-            long offset = consumer.minOffset(queue);
-            while (true) {
-                long before = System.nanoTime();
-                PullResult result = consumer.pull(queue, selector, offset, most, 20_000);
-                latency.record(System.nanoTime() - before);
-                if (result.getPullStatus() == PullStatus.FOUND) {
-                    count += result.getMsgFoundList().size();
-                } else if (result.getNextBeginOffset() <= offset) {
-                    break;
+        long end = started + TimeUnit.SECONDS.toNanos(arguments.number("seconds", 0));
+        do {
+            int found = 0;
+            for (MessageQueue queue : queues) {
+                long offset = consumer.minOffset(queue);
+                while (true) {
+                    long before = System.nanoTime();
+                    PullResult result = consumer.pull(queue, selector, offset, most, 20_000);
+                    latency.record(System.nanoTime() - before);
+                    if (result.getPullStatus() == PullStatus.FOUND) {
+                        found += result.getMsgFoundList().size();
+                    } else if (result.getNextBeginOffset() <= offset) {
+                        break;
+                    }
+                    offset = result.getNextBeginOffset();
                 }
-                offset = result.getNextBeginOffset();
             }
-        }
+            count += arguments.number("looked_at", found);
+        } while (System.nanoTime() < end);
         double seconds = (System.nanoTime() - started) / 1e9;
         consumer.shutdown();
         return String.format(
             "{\"count\": %d, \"failed\": 0, \"seconds\": %.4f, %s}",
-            arguments.number("looked_at", (int) count), seconds,
-            latency.json());
+            count, seconds, latency.json());
     }
 
     /** The client filters by SQL92 once a heartbeat has told it the broker's version. */
