@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from collections.abc import Sequence
 from itertools import accumulate, count
 from operator import add
 from typing import NamedTuple
@@ -367,7 +368,7 @@ def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool
     return sound
 
 
-def are_sound(data: bytes, start: int, positions: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
+def are_sound(data: bytes, start: int, positions: Sequence[int], sizes: Sequence[int]) -> bool:
     """Returns what `is_sound` says of many records at once, whose loop is most of what a pull
     costs: `data`, which stands at `start`, has all of them, in ascending order without an
     overlap."""

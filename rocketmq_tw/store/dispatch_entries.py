@@ -27,6 +27,8 @@ if IS_PYPY:
     _BEFORE_VALUES = tuple((name, b"\x02" + name + b"\x01") for name in _WANTED)
 
     def _wanted(properties: bytes) -> list[tuple[bytes, bytes]]:
+        """Returns name and value of each property that queue or index want, of properties behind a
+        separator."""
         found = []
         for name, before in _BEFORE_VALUES:
             start = properties.find(before)
@@ -37,8 +39,14 @@ if IS_PYPY:
         return found
 
 else:
-    #: Name and value of each property that queue or index want, of properties behind a separator.
-    _wanted = re.compile(rb"\x02(" + b"|".join(_WANTED) + rb")\x01([^\x02]*)").findall
+    _matches = re.compile(rb"\x02(" + b"|".join(_WANTED) + rb")\x01([^\x02]*)").findall
+
+    def _wanted(properties: bytes) -> list[tuple[bytes, bytes]]:
+        """Returns name and value of each property that queue or index want, of properties behind a
+        separator."""
+        return _matches(properties)
+
+
 #: Keys of messages of a batch that go into the index in one go; with more each goes by itself.
 MOST_BATCH_KEYS = 8192
 

@@ -3,7 +3,6 @@ are not as usual."""
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate, compress
@@ -19,12 +18,16 @@ from rocketmq_tw.store.interface import (
 )
 from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
 from rocketmq_tw.store.queue_records import QueueRecords, ReadLimits
-from rocketmq_tw.store.queue_units import FILLER_SIZE, UNIT, UNIT_SIZE
+from rocketmq_tw.store.queue_units import (
+    FILLER_SIZE,
+    UNIT,
+    UNIT_SIZE,
+    columns_of,
+    matching_units,
+    sizes_of,
+)
 from rocketmq_tw.store.records import properties_of_records
 
-#: The layout of a unit of which only the hash code of the tag is read, or only the size.
-_CODE_OF_UNIT = "12xq"
-_SIZE_OF_UNIT = "8xi8x"
 #: Units whose tags are looked at in one go, at first and at most.
 _FIRST_UNITS, _MOST_UNITS = 64, 512
 #: Messages whose properties are looked at in one go.
@@ -126,14 +129,13 @@ class QueuePass:
     def _with_tags(self, units: bytes, extension: QueueExtension) -> bytes:
         """Returns the units with the hash codes of tags in place of addresses; finds what these
         lead to."""
-        layout = ">" + "qiq" * (len(units) // UNIT_SIZE)
-        fields = list(struct.unpack(layout, units))
-        self._extras = extension.find(fields[2::3])
-        fields[2::3] = [
+        positions, sizes, codes = columns_of(units)
+        self._extras = extension.find(codes)
+        codes = [
             extra.tags_code if extra else code
-            for extra, code in zip(self._extras, fields[2::3], strict=True)
+            for extra, code in zip(self._extras, codes, strict=True)
         ]
-        return struct.pack(layout, *fields)
+        return b"".join(map(UNIT.pack, positions, sizes, codes))
 
     def _take(self, units: bytes) -> bool:
         """Goes through units; False where the read is full."""
@@ -158,8 +160,7 @@ class QueuePass:
         read. None, and nothing taken, where that is not so."""
         log, found = self._log, self._found
         count = len(units) // UNIT_SIZE
-        codes = struct.unpack(">" + _CODE_OF_UNIT * count, units)
-        numbers = list(compress(range(count), map(match, codes)))
+        numbers = matching_units(units, match)
         if not numbers and not found:
             self._seen(units, count)
             self._status = GetStatus.NO_MATCHED_MESSAGE
@@ -179,7 +180,7 @@ class QueuePass:
             return False
         is_full = len(numbers) >= room
         del numbers[room:]
-        sizes = struct.unpack(">" + _SIZE_OF_UNIT * count, units)
+        sizes = sizes_of(units)
         taken = [
             (UNIT.unpack_from(units, number * UNIT_SIZE)[0], sizes[number]) for number in numbers
         ]
@@ -231,8 +232,7 @@ class QueuePass:
         than being asked."""
         log, limits, found = self._log, self._limits, self._found
         end, offset = log.end_offset, self._next
-        fields = struct.unpack(">" + "qiq" * (len(units) // UNIT_SIZE), units)
-        numbers, positions, sizes = self._candidates(fields)
+        numbers, positions, sizes = self._candidates(*columns_of(units))
         at_once = limits.in_memory[1]
         place = 0
         while place < len(numbers):
@@ -258,7 +258,7 @@ class QueuePass:
             place += len(properties)
             self._last_position = positions[place - 1]
             at_once = min(2 * at_once, _MOST_AT_ONCE)
-        self._next = offset + len(fields) // 3
+        self._next = offset + len(units) // UNIT_SIZE
         if not found:
             removed = not numbers and self._tag_match is None and self._extra_match is None
             self._status = (
@@ -282,13 +282,11 @@ class QueuePass:
         return properties
 
     def _candidates(
-        self, fields: tuple[int, ...]
+        self, positions: Sequence[int], sizes: Sequence[int], codes: Sequence[int]
     ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
         """Returns the numbers of the units, counted from 0, that have a record with a tag that may
-        match, and where these are and how large; `fields` are position, size and tag code in
-        turn."""
-        numbers: Sequence[int] = range(len(fields) // 3)
-        positions, sizes = fields[::3], fields[1::3]
+        match, and where these are and how large."""
+        numbers: Sequence[int] = range(len(positions))
         low, by_tag = self._log.min_offset, self._tag_match
         by_extra, extras = self._extra_match, self._extras
         if by_extra is not None:
@@ -304,7 +302,7 @@ class QueuePass:
             for number in numbers
             if positions[number] >= low
             and sizes[number] != FILLER_SIZE
-            and (by_tag is None or by_tag(fields[3 * number + 2]))
+            and (by_tag is None or by_tag(codes[number]))
         ]
         return numbers, [positions[n] for n in numbers], [sizes[n] for n in numbers]
 

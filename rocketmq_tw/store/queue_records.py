@@ -3,6 +3,7 @@ may take."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import add, sub
 
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -54,7 +55,7 @@ class QueueRecords:
         self.log = log
         self._config = config
 
-    def joined(self, positions: tuple[int, ...], sizes: tuple[int, ...]) -> bytes | None:
+    def joined(self, positions: Sequence[int], sizes: Sequence[int]) -> bytes | None:
         """Returns the records, one behind the other; None where one of them is damaged."""
         log, check = self.log, self._config.check_crc_on_read
         parts: list[bytes | memoryview] = []
@@ -84,9 +85,7 @@ class QueueRecords:
         return record
 
 
-def _runs(
-    positions: tuple[int, ...], sizes: tuple[int, ...], file_size: int
-) -> list[tuple[int, int]]:
+def _runs(positions: Sequence[int], sizes: Sequence[int], file_size: int) -> list[tuple[int, int]]:
     """Records as few reads: indices of the first and the last of neighbours in one file."""
     last = len(positions) - 1
     start = end = positions[0]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import NamedTuple
+
+from rocketmq_tw.interpreter import IS_PYPY
 
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = 20
@@ -13,6 +16,9 @@ FILLER_SIZE = 0x7FFFFFFF
 FILLER = UNIT.pack(0, FILLER_SIZE, 0)
 #: Units that are read at once: a page of the disk's, which takes as long as one unit.
 _AT_ONCE = 4096 // UNIT_SIZE
+
+_POSITION, _SIZE, _CODE = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">q")
+_SIZE_AT, _CODE_AT = 8, 12
 
 
 class Unit(NamedTuple):
@@ -71,3 +77,46 @@ def _kept(units: bytes, keep: Callable[[Unit], bool]) -> int:
         else:
             high = middle
     return low
+
+
+#: Of units: where each message stands, its size in bytes, and its tag code.
+UnitColumns = tuple[Sequence[int], Sequence[int], Sequence[int]]
+
+if IS_PYPY:
+
+    def columns_of(units: bytes) -> UnitColumns:
+        """Returns what stands in whole units, by columns."""
+        starts = range(0, len(units), UNIT_SIZE)
+        return (
+            [_POSITION.unpack_from(units, at)[0] for at in starts],
+            sizes_of(units),
+            [_CODE.unpack_from(units, at + _CODE_AT)[0] for at in starts],
+        )
+
+    def sizes_of(units: bytes) -> Sequence[int]:
+        """Returns the size of each message in bytes."""
+        return [_SIZE.unpack_from(units, at)[0] for at in range(_SIZE_AT, len(units), UNIT_SIZE)]
+
+    def matching_units(units: bytes, match: Callable[[int], bool]) -> list[int]:
+        """Returns the numbers of the units, counted from 0, whose tag code `match` takes."""
+        at = range(_CODE_AT, len(units), UNIT_SIZE)
+        codes = [_CODE.unpack_from(units, each)[0] for each in at]
+        return [number for number, code in enumerate(codes) if match(code)]
+
+else:
+    # One call in C for all of them takes a third of the time of a loop there.
+
+    def columns_of(units: bytes) -> UnitColumns:
+        """Returns what stands in whole units, by columns."""
+        fields = struct.unpack(">" + "qiq" * (len(units) // UNIT_SIZE), units)
+        return fields[::3], fields[1::3], fields[2::3]
+
+    def sizes_of(units: bytes) -> Sequence[int]:
+        """Returns the size of each message in bytes."""
+        return struct.unpack(">" + "8xi8x" * (len(units) // UNIT_SIZE), units)
+
+    def matching_units(units: bytes, match: Callable[[int], bool]) -> list[int]:
+        """Returns the numbers of the units, counted from 0, whose tag code `match` takes."""
+        count = len(units) // UNIT_SIZE
+        codes = struct.unpack(">" + "12xq" * count, units)
+        return list(compress(range(count), map(match, codes)))
