@@ -45,8 +45,9 @@ def test_many_messages_leave_the_broker_small(tmp_path: Path) -> None:
         read = broker.resident_bytes()
         print(f"resident MiB: {before >> 20} empty, {written >> 20} written, {read >> 20} read")
         assert served == MESSAGES
-        # PyPy takes 140 MiB by itself, and as much again for code that it has compiled.
-        assert max(written, read) < (300 if on_pypy() else 100) * MIB
+        # PyPy takes 140 MiB by itself, and as much again for code that it has compiled and for
+        # garbage, which waits longer in short steps of its collector.
+        assert max(written, read) < (400 if on_pypy() else 100) * MIB
     finally:
         broker.close()
         shutil.rmtree(broker.store, ignore_errors=True)
