@@ -8,7 +8,8 @@ WAITING := -n 6 --dist loadfile -m "not stock_only and not more"
 REACTOR := -p twisted -n 1 --timeout-method=thread
 # What `make pypy` runs: the rooms through which each message goes, and what shows that nothing is
 # lost, doubled or misunderstood.
-PYPY_ROOMS := $(addprefix tests/unit/,files message net store wire broker/reading broker/sending)
+PYPY_ROOMS := $(addprefix tests/unit/,files message net proxy store wire broker/reading \
+    broker/sending)
 PYPY_SERVERS := $(addprefix tests/interop/test_,acting.py auto_switch.py classic_proxy.py \
     container.py controller_mode.py controllers.py dledger.py dledger_brokers.py grpc_clients.py \
     grpc_scenarios.py order.py pop.py pull.py push.py query.py replication.py restart.py retry.py \

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
-from google.protobuf.duration_pb2 import Duration
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.protocol import Factory
@@ -32,7 +31,8 @@ from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.messaging.methods import path
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.proxy.proto.messages import Duration
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode as Code

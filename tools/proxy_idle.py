@@ -27,7 +27,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, StreamEnded, StreamReset
 
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from tests.support.bare_grpc import BareClient
 from tests.support.proxies import StandaloneWithProxy
 from tests.support.remoting import create_topic

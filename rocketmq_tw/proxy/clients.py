@@ -16,7 +16,7 @@ from rocketmq_tw.net.host_shares import HostShares
 from rocketmq_tw.net.networks import host_of, is_same_host
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.command import RemotingCommand
 

@@ -21,7 +21,7 @@ from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
 from rocketmq_tw.proxy.memberships import groups_of_heartbeat
 from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of, origin_of
-from rocketmq_tw.proxy.proto.messaging_pb2 import Settings
+from rocketmq_tw.proxy.proto.messages import Settings, as_original
 from rocketmq_tw.proxy.topic_brokers import find_brokers
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.fairness import FewAtOnce
@@ -231,6 +231,6 @@ def _as_json(settings: Settings) -> str | None:
     """Returns settings as JSON; None where JSON has no words for them, such as for a duration whose
     nanoseconds are seconds."""
     try:
-        return MessageToJson(settings, indent=None)
+        return MessageToJson(as_original(settings), indent=None)
     except (SerializeToJsonError, ValueError):
         return None

@@ -37,7 +37,7 @@ from rocketmq_tw.proxy.grpc.reflection import ReflectionService
 from rocketmq_tw.proxy.grpc.server import GrpcConfig, GrpcServer
 from rocketmq_tw.proxy.http2.limits import Http2Limits
 from rocketmq_tw.proxy.messaging.methods import SERVICE
-from rocketmq_tw.proxy.proto import messaging_pb2
+from rocketmq_tw.proxy.proto import messages
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
@@ -158,7 +158,7 @@ class ProxyServer:
         methods = {
             **self._proxy.methods,
             **self._health.methods(),
-            **ReflectionService([messaging_pb2.DESCRIPTOR]).methods(),
+            **ReflectionService([messages.DESCRIPTOR]).methods(),
         }
         grpc = GrpcServer(self._reactor, grpc_config(self.config), methods, self._calls.record)
         listener.observe(self._requests.record)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, MessageQueue
+from rocketmq_tw.proxy.proto.messages import Code, MessageQueue
 from tests.support.bare_grpc import BareClient
 from tests.support.cluster import OURS, make_broker, make_name_server
 from tests.support.processes import BrokerProcess, NameServerProcess

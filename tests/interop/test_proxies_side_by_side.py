@@ -7,7 +7,7 @@ from queue import SimpleQueue
 import grpc
 import pytest
 
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from tests.support.cluster import OURS, Cluster
 from tests.support.java_client import JavaClients, PushConsumer
 from tests.support.proxies import OurProxy, StockProxy

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader

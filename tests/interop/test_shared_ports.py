@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.proxy.http2.frames import HEADER_LENGTH, PREFACE, FrameType, make_frame
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from tests.support.cluster import OURS, Cluster
 from tests.support.java_client import JavaClients
 from tests.support.proxies import OurProxy, SharingProxy

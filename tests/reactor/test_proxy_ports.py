@@ -21,7 +21,7 @@ from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls_contexts import self_signed
 from rocketmq_tw.proxy.proto.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from rocketmq_tw.proxy.proto.messaging_pb2 import AddressScheme, MessageQueue
+from rocketmq_tw.proxy.proto.messages import AddressScheme, MessageQueue
 from rocketmq_tw.services.proxy import Options, ProxyServer
 from tests.support.bare_grpc import BareClient
 from tests.support.name_server import NameServerInMemory

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from tests.support.running import Closing
 
 _SERVICE = "/apache.rocketmq.v2.MessagingService/"

@@ -30,7 +30,7 @@ from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
+from rocketmq_tw.proxy.proto.messages import ClientType, Settings, TelemetryCommand
 from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.threads import InThread, at_once

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import grpc
 
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, Message, MessageQueue
+from rocketmq_tw.proxy.proto.messages import Code, Message, MessageQueue
 from tests.support.bare_grpc import BareClient
 from tests.support.running import Closing
 from tests.support.wait import wait_until

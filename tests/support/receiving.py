@@ -34,7 +34,7 @@ from rocketmq_tw.proxy.messaging.receiving import Receiving
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.command import RemotingCommand

@@ -18,7 +18,7 @@ from rocketmq_tw.proxy.messaging.sends import Sends
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import Message, SendMessageRequest, SendMessageResponse
+from rocketmq_tw.proxy.proto.messages import Message, SendMessageRequest, SendMessageResponse
 from rocketmq_tw.runtime.threads import InThread, at_once
 from tests.support.proxy import FakeCall, PlayedBrokers, answer_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from tests.support.processes import ServerProcess
 from tests.support.proxies import (
     BrokerWithProxy,

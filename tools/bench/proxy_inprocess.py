@@ -17,8 +17,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 from hpack import Decoder, Encoder
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IStreamClientEndpoint
@@ -45,7 +43,8 @@ from rocketmq_tw.proxy.http2.frames import (
     make_frame,
 )
 from rocketmq_tw.proxy.messaging.methods import path
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.proxy.proto.messages import Duration, Timestamp
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.services.process import freeze_startup_objects
 from rocketmq_tw.wire.bodies.base import encode_body

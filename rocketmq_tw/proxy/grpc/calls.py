@@ -36,8 +36,9 @@ CALL_OVERHEAD = 4096
 #: Seconds within which a request is complete.
 REQUEST_SECONDS = 60.0
 
-#: What comes of parsing what is no message. protobuf in Python, which it is on PyPy, lets the error
-#: of a text that is no UTF-8 through, and before 4.25.8 that of nesting without end.
+#: What comes of parsing what is no message. protobuf in Python, which reads health and reflection
+#: on PyPy, lets the error of a text that is no UTF-8 through, and before 4.25.8 that of nesting
+#: without end.
 _NO_MESSAGE = (DecodeError, UnicodeDecodeError, RecursionError)
 
 # Looked up once: each look into an enumeration costs, and these are for each call.

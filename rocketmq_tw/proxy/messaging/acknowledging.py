@@ -18,7 +18,7 @@ from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.popped import PopClient, can_be_batched
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, overall, status, status_of
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     AckMessageRequest,
     AckMessageResponse,
     Code,

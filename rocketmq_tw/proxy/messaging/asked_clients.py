@@ -16,7 +16,7 @@ from rocketmq_tw.proxy.clients import ProxyClient
 from rocketmq_tw.proxy.messaging.messages import message_of
 from rocketmq_tw.proxy.messaging.subscriptions import consume_type_of, subscriptions_of
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     PrintThreadStackTraceCommand,
     TelemetryCommand,

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.names import (
     SYSTEM_GROUP_PREFIX,
@@ -27,13 +25,14 @@ from rocketmq_tw.proxy.grpc.interfaces import ICall
 from rocketmq_tw.proxy.messaging.messages import milliseconds
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     Encoding,
     Message,
     MessageType,
     Resource,
     SystemProperties,
+    Timestamp,
 )
 from rocketmq_tw.wire.errors import RequestError
 

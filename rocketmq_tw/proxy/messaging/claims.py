@@ -7,7 +7,7 @@ from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle, parse_rec
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 
 
 def handle_of(text: str) -> ReceiptHandle:

@@ -15,7 +15,7 @@ from rocketmq_tw.proxy.messaging.hiding import may_be_done
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 from rocketmq_tw.runtime.shared_results import JoinedResults
 from rocketmq_tw.wire.errors import RequestError
 

@@ -17,7 +17,7 @@ from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     ForwardMessageToDeadLetterQueueRequest,
     ForwardMessageToDeadLetterQueueResponse,

@@ -24,7 +24,7 @@ from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, status
 from rocketmq_tw.proxy.messaging.streams import when_ready
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, ReceiveMessageResponse
+from rocketmq_tw.proxy.proto.messages import Code, ReceiveMessageResponse
 from rocketmq_tw.wire.errors import RequestError
 
 _log = Logger()

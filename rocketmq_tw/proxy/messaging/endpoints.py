@@ -8,7 +8,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.proxy.grpc.interfaces import ICall
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import Address, AddressScheme, Code, Endpoints
+from rocketmq_tw.proxy.proto.messages import Address, AddressScheme, Code, Endpoints
 
 #: Addresses of one request: each queue of the answer names all of them.
 MAX_ADDRESSES = 32

@@ -15,7 +15,7 @@ from rocketmq_tw.message.tags import (
 )
 from rocketmq_tw.proxy.grpc.interfaces import ICall
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, FilterExpression, FilterType
+from rocketmq_tw.proxy.proto.messages import Code, FilterExpression, FilterType
 
 #: Tags of one expression, and of all subscriptions of one consumer: each takes the reactor 10 µs.
 MAX_TAGS = 4096

@@ -7,7 +7,7 @@ from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     HeartbeatRequest,
     HeartbeatResponse,

@@ -11,7 +11,7 @@ from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.messaging.popped import ACK_TIMEOUT_SECONDS, PopClient
 from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 from rocketmq_tw.wire.errors import RequestError
 
 #: What brokers refuse for good: they have no such message, or are none of this cluster.

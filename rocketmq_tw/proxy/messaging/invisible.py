@@ -9,7 +9,7 @@ from rocketmq_tw.proxy.messaging.claims import Claims, handle_of
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.polling import check_invisible_ms
 from rocketmq_tw.proxy.messaging.statuses import ok
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     ChangeInvisibleDurationRequest,
     ChangeInvisibleDurationResponse,
 )

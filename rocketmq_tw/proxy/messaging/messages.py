@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import md5
 
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.compression import CompressionType, compression_type, decompress
 from rocketmq_tw.message.ids import offset_message_id
@@ -25,12 +22,14 @@ from rocketmq_tw.message.types import (
     TRANSACTION_TYPE,
     message_type,
 )
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     DigestType,
+    Duration,
     Encoding,
     Message,
     MessageType,
     SystemProperties,
+    Timestamp,
 )
 
 # Looked up once, since each look into an enumeration is a call, and these are for each message.

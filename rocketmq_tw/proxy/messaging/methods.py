@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.proxy.grpc.interfaces import SMALL_REQUEST, GrpcError, ICall, RequestLimits, Unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
 #: Left of a call's time for the way of the response.

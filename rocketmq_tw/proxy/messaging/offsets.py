@@ -28,8 +28,8 @@ from rocketmq_tw.proxy.messaging.checks import (
 from rocketmq_tw.proxy.messaging.messages import milliseconds
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     GetOffsetRequest,
     GetOffsetResponse,

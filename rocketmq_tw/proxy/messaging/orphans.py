@@ -19,7 +19,7 @@ from rocketmq_tw.proxy.messaging.streams import when_ready
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     RecoverOrphanedTransactionCommand,
     TelemetryCommand,
 )

@@ -25,7 +25,7 @@ from rocketmq_tw.proxy.grpc.interfaces import LARGEST_UNPACKED, RequestLimits
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, client_topic
 from rocketmq_tw.proxy.messaging.messages import milliseconds, sent_properties, user_properties
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     Encoding,
     Message,

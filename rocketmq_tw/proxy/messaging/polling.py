@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from google.protobuf.duration_pb2 import Duration
-
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.messaging.messages import duration_ms
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code, Duration
 
 #: The first version of clients that knows ILLEGAL_POLLING_TIME.
 _KNOWS_POLLING_TIME = (5, 0, 3)

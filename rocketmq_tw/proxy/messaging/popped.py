@@ -24,7 +24,7 @@ from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.messaging.checks import check_broker
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

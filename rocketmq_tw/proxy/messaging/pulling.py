@@ -23,7 +23,7 @@ from rocketmq_tw.proxy.messaging.offsets import check_offset, named_queue
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code, ok, status
 from rocketmq_tw.proxy.messaging.streams import server_stream, when_ready
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     PullMessageRequest,
     PullMessageResponse,

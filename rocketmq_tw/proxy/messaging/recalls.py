@@ -11,7 +11,7 @@ from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import TopicTypes, check_broker, client_topic
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code, ok
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     RecallMessageRequest,
     RecallMessageResponse,

@@ -17,7 +17,7 @@ from rocketmq_tw.proxy.messaging.polling import check_invisible_ms, poll_ms
 from rocketmq_tw.proxy.messaging.renewal import MAX_MESSAGES, MAX_OF_CLIENT, Renewal
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, ReceiveMessageRequest
+from rocketmq_tw.proxy.proto.messages import Code, ReceiveMessageRequest
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 

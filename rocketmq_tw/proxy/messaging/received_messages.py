@@ -18,7 +18,7 @@ from rocketmq_tw.proxy.messaging.renewed_message import (
     message_place,
 )
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 
 #: Messages that are not renewed and remembered since a change of their time got no answer, or its
 #: client none.

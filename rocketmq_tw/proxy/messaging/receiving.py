@@ -21,7 +21,7 @@ from rocketmq_tw.proxy.messaging.receive_requests import ReceiveRequests
 from rocketmq_tw.proxy.messaging.routes import readable_brokers
 from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
 from rocketmq_tw.proxy.messaging.streams import server_stream
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     ReceiveMessageRequest,
     ReceiveMessageResponse,

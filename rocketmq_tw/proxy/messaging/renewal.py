@@ -24,7 +24,7 @@ from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage, message_
 from rocketmq_tw.proxy.messaging.renewing import Renewing
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.log_throttle import LogThrottle
 from rocketmq_tw.runtime.slices import Slices, every

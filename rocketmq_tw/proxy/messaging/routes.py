@@ -20,7 +20,7 @@ from rocketmq_tw.proxy.messaging.endpoints import endpoints_for
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Assignment,
     Broker,
     Code,

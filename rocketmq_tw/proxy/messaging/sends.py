@@ -27,7 +27,7 @@ from rocketmq_tw.proxy.messaging.outgoing import Outgoing, OutgoingMessages
 from rocketmq_tw.proxy.messaging.queues import WriteQueues
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, status
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     SendMessageRequest,
     SendMessageResponse,

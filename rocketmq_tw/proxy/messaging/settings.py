@@ -7,7 +7,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.proxy.messaging.backoff import DEFAULT_DELAYS
 from rocketmq_tw.proxy.messaging.messages import MAX_INT, duration_of
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Address,
     AddressScheme,
     CustomizedBackoff,

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, Status
+from rocketmq_tw.proxy.proto.messages import Code, Status
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -7,7 +7,7 @@ from rocketmq_tw.proxy.clients import ProxyClient
 from rocketmq_tw.proxy.heartbeat_sync.records import GRPC, Origin
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     PUSH_CONSUMER,
     SQL,
     Settings,

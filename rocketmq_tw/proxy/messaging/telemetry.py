@@ -37,7 +37,7 @@ from rocketmq_tw.proxy.messaging.settings import answered_settings
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.messaging.subscriptions import check_expressions
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Resource,
     Settings,
     TelemetryCommand,

@@ -21,7 +21,7 @@ from rocketmq_tw.proxy.messaging.checks import check_broker, client_topic
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_status, ok
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId, parse_transaction_id
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     EndTransactionRequest,
     EndTransactionResponse,

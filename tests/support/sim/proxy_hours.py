@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
-from google.protobuf.duration_pb2 import Duration
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
@@ -23,7 +22,8 @@ from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.grpc.server import GrpcConfig, GrpcServer
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.methods import path
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.proxy.proto.messages import Duration
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.base import encode_body

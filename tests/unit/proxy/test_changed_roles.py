@@ -12,7 +12,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.methods import path
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -10,7 +10,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy import clients as module
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.threads import at_once
 from rocketmq_tw.wire.codes import RequestCode

@@ -13,7 +13,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.ids import RecallHandle
 from rocketmq_tw.message.types import MESSAGE_TYPE
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.threads import at_once
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig

@@ -14,7 +14,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.proxy.messaging.methods import path
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.threads import at_once
 from rocketmq_tw.wire.bodies.base import decode_body

@@ -4,7 +4,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from rocketmq_tw.config.proxy import ProxyConfig
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.wire.codes import RequestCode
 from tests.support.classic import classic_request

@@ -17,7 +17,7 @@ from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.proxy.registration import ClientRegistration
 from rocketmq_tw.runtime.slices import Slices, all_steps
 from rocketmq_tw.structs import msgspec
@@ -340,8 +340,8 @@ def test_other_proxies_are_told_of_consumers() -> None:
     channel = json.loads(told[0]["channelData"])
     assert (channel["type"], channel["remoteAddress"]) == ("GRPC_V2", "10.0.0.9:40000")
     assert channel["localAddress"] == "10.0.0.1:8081"
-    read = ParseDict(json.loads(channel["extendAttribute"]), pb.Settings())
-    assert read == settings
+    read = ParseDict(json.loads(channel["extendAttribute"]), pb.as_original(pb.Settings()))
+    assert read == pb.as_original(settings)
     clients.remove("c")
     assert told[-1]["heartbeatType"] == "UNREGISTER"
     registration.stop()

@@ -13,7 +13,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.grpc.server import GrpcConfig
 from rocketmq_tw.proxy.http2.limits import Http2Limits
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand

@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq_tw.proxy.grpc.fields import check_fields
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, RequestLimits, Unary
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from tests.support.http2 import GrpcInMemory, framed
 
 

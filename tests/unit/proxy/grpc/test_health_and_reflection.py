@@ -11,7 +11,7 @@ from rocketmq_tw.proxy.grpc.health import HealthService
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.grpc.reflection import ReflectionService
 from rocketmq_tw.proxy.proto import (
-    messaging_pb2,
+    messages,
     reflection_pb2,
     reflection_v1alpha_pb2,
 )
@@ -82,7 +82,7 @@ class Tool:
 
     def __init__(self, version: Any) -> None:
         self.version = version
-        reflection = ReflectionService([messaging_pb2.DESCRIPTOR])
+        reflection = ReflectionService([messages.DESCRIPTOR])
         self.server = GrpcInMemory(reflection.methods())
         client = self.server.connect()
         service = version.DESCRIPTOR.services_by_name["ServerReflection"].full_name
@@ -118,7 +118,7 @@ def test_services_are_listed(tool: Tool) -> None:
         {"file_containing_symbol": f"{MESSAGING}.SendMessage"},
         {"file_containing_symbol": "apache.rocketmq.v2.Message"},
         {"file_containing_symbol": "apache.rocketmq.v2.Code"},
-        {"file_by_filename": messaging_pb2.DESCRIPTOR.name},
+        {"file_by_filename": messages.DESCRIPTOR.name},
     ],
 )
 def test_files_come_with_all_that_they_need(tool: Tool, asked: dict[str, str]) -> None:

@@ -17,8 +17,8 @@ from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.proxy.proto.messages import Code
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.proxy import FakeCall, FakeClients, PlayedBrokers

@@ -7,7 +7,7 @@ from rocketmq_tw.message.properties import RESERVED
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, client_group, client_topic
 from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of, user_properties
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     Message,
     MessageType,

@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 from tests.support.proxy import FakeCall
 from tests.support.receiving import ReceivingWorld, received
 

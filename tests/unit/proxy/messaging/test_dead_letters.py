@@ -11,7 +11,7 @@ from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     ForwardMessageToDeadLetterQueueRequest,
     ForwardMessageToDeadLetterQueueResponse,

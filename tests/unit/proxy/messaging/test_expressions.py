@@ -17,7 +17,7 @@ from rocketmq_tw.proxy.messaging.expressions import (
     wanted_messages,
 )
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
 from tests.support.proxy import FakeCall
 from tests.support.traced_memory import traced_memory
 

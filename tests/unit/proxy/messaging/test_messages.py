@@ -3,7 +3,6 @@ import zlib
 from hashlib import md5
 
 import pytest
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
@@ -18,13 +17,14 @@ from rocketmq_tw.proxy.messaging.messages import (
     timestamp_of,
     user_properties,
 )
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     DigestType,
     Encoding,
     Message,
     MessageType,
     Resource,
     SystemProperties,
+    Timestamp,
 )
 
 

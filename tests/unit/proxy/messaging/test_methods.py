@@ -7,8 +7,8 @@ from rocketmq_tw.proxy.grpc.fields import check_fields
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, HeartbeatRequest, HeartbeatResponse
+from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.proxy.proto.messages import Code, HeartbeatRequest, HeartbeatResponse
 from rocketmq_tw.proxy.proxy import Proxy
 from tests.support.proxy import FakeCall, PlayedBrokers, answer_of
 

@@ -7,7 +7,7 @@ import pytest
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.messaging.polling import poll_ms
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 
 CONFIG = ProxyConfig()
 

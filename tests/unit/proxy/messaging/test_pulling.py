@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
 from rocketmq_tw.proxy.messaging.pulling import MAX_PULLED
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, PullMessageRequest
+from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.proxy.proto.messages import Code, PullMessageRequest
 from tests.support.broker import START_MS
 from tests.support.proxy import FakeCall
 from tests.support.receiving import SERVICE, ReceivingWorld

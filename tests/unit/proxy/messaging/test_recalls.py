@@ -9,7 +9,7 @@ from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.messaging.checks import TopicTypes
 from rocketmq_tw.proxy.messaging.recalls import Recalls
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     RecallMessageRequest,
     RecallMessageResponse,

@@ -18,8 +18,8 @@ from rocketmq_tw.proxy.http2.limits import Http2Limits
 from rocketmq_tw.proxy.messaging import polls, renewal
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
 from rocketmq_tw.proxy.messaging.receive_requests import MAX_ATTEMPT_ID
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.proxy.proto.messages import Code
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand

@@ -11,7 +11,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.messaging.endpoints import MAX_ADDRESSES
 from rocketmq_tw.proxy.messaging.routes import RouteQueries
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Address,
     AddressScheme,
     Code,

@@ -17,7 +17,7 @@ from rocketmq_tw.net.protocol import as_deferred
 from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.transaction_ids import parse_transaction_id
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     Encoding,
     Message,

@@ -1,19 +1,19 @@
 """Whatever a client sends: it is stored, or refused with a code of its own mistakes."""
 
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
 from rocketmq_tw.message.properties import parse_properties
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
+    Duration,
     EndTransactionRequest,
     Message,
     RecallMessageRequest,
     Resource,
     SystemProperties,
+    Timestamp,
 )
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.send import (

@@ -14,7 +14,7 @@ from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
 from rocketmq_tw.proxy.messaging.popped import Poll, PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     Encoding,
     EndTransactionRequest,

@@ -10,7 +10,7 @@ from rocketmq_tw.proxy.messaging.statuses import (
     status,
     status_of,
 )
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.proxy.proto.messages import Code
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from google.protobuf.duration_pb2 import Duration
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
@@ -23,9 +22,11 @@ from rocketmq_tw.proxy.messaging.asked_clients import MAX_OPEN
 from rocketmq_tw.proxy.messaging.backoff import DEFAULT_DELAYS
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
+from rocketmq_tw.proxy.messaging.messages import duration_ms
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.telemetry import GROUP_SECONDS, Telemetry
-from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.proxy.proto.messages import Duration
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body
@@ -167,9 +168,9 @@ def test_what_clients_are_told_is_in_keys() -> None:
     policy = Desk(config).tell(FakeCall(), publishing("Topic")).backoff_policy
     backoff = policy.exponential_backoff
     assert (policy.max_attempts, backoff.multiplier) == (5, 4)
-    assert (backoff.initial.ToMilliseconds(), backoff.max.ToMilliseconds()) == (20, 3_000)
+    assert (duration_ms(backoff.initial), duration_ms(backoff.max)) == (20, 3_000)
     told = Desk(config).tell(FakeCall(), subscription()).subscription
-    assert (told.receive_batch_size, told.long_polling_timeout.ToMilliseconds()) == (8, 9_000)
+    assert (told.receive_batch_size, duration_ms(told.long_polling_timeout)) == (8, 9_000)
 
 
 def test_a_producer_may_name_no_topic() -> None:
@@ -188,7 +189,7 @@ def test_a_consumer_is_told_its_groups_configuration() -> None:
     assert answer.subscription.long_polling_timeout == Duration(seconds=20)
     assert answer.backoff_policy.max_attempts == 17
     delays = answer.backoff_policy.customized_backoff.next
-    assert [delay.ToMilliseconds() for delay in delays] == list(DEFAULT_DELAYS)
+    assert [duration_ms(delay) for delay in delays] == list(DEFAULT_DELAYS)
 
     growing = GroupRetryPolicy(
         type="EXPONENTIAL",

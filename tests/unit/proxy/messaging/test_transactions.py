@@ -14,7 +14,7 @@ from rocketmq_tw.proxy.messaging.orphans import OrphanQuestions
 from rocketmq_tw.proxy.messaging.transaction_ids import parse_transaction_id
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
-from rocketmq_tw.proxy.proto.messaging_pb2 import (
+from rocketmq_tw.proxy.proto.messages import (
     Code,
     Encoding,
     EndTransactionRequest,
