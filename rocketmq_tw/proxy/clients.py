@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rocketmq_tw.interpreter import IS_PYPY
 from rocketmq_tw.net.host_shares import HostShares
 from rocketmq_tw.net.networks import host_of, is_same_host
 from rocketmq_tw.proxy.brokers import IProxyClient
@@ -27,7 +28,7 @@ MAX_CLIENTS = 50_000
 MAX_SETTINGS_BYTES = 256 * 1024
 MAX_ALL_SETTINGS_BYTES = 128 * 1024 * 1024
 #: What each object in settings, or tag, takes beside its bytes on the wire.
-_OBJECT_BYTES = 64
+_OBJECT_BYTES = 200 if IS_PYPY else 64
 _MOST_ADDRESSES = 64
 #: Characters of the name of a client's language.
 _MAX_LANGUAGE = 32

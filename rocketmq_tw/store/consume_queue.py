@@ -206,17 +206,19 @@ class ConsumeQueue:
             self.extension.drop_pending()
 
     def read(self, offset: int, count: int) -> bytes:
-        """Returns up to `count` units from `offset`, not past the end of their file."""
+        """Returns up to `count` units from `offset`, whole ones, not past the end of their
+        file."""
         count = min(count, self.max_offset - offset)
         if count <= 0 or offset < 0:
             return b""
         in_file = self.max_offset - len(self._tail) - offset
-        if count <= in_file:
-            return self.segments.pread(count * UNIT_SIZE, offset * UNIT_SIZE)
         if in_file <= 0:
             return b"".join(self._tail[-in_file : count - in_file])
-        data = self.segments.pread(in_file * UNIT_SIZE, offset * UNIT_SIZE)
-        if len(data) == in_file * UNIT_SIZE:
+        data = self.segments.pread(min(count, in_file) * UNIT_SIZE, offset * UNIT_SIZE)
+        if len(data) % UNIT_SIZE:
+            # Somebody has cut the file off.
+            return data[: len(data) // UNIT_SIZE * UNIT_SIZE]
+        if count > in_file and len(data) == in_file * UNIT_SIZE:
             data += b"".join(self._tail[: count - in_file])
         return data
 

@@ -11,7 +11,7 @@ from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, ILog, MessageFilter, QueueRead
 from rocketmq_tw.store.queue_pass import QueuePass
 from rocketmq_tw.store.queue_records import QueueRecords, ReadLimits
-from rocketmq_tw.store.queue_units import FILLER_SIZE, UNIT_SIZE, columns_of
+from rocketmq_tw.store.queue_units import FILLER_SIZE, UNIT_SIZE, places_of
 
 
 class QueueReader:
@@ -91,7 +91,7 @@ class QueueReader:
         count = len(units) // UNIT_SIZE
         if not count:
             return None
-        positions, sizes, _ = columns_of(units[: count * UNIT_SIZE])
+        positions, sizes = places_of(units)
         oldest, newest = min(positions), max(positions)
         if oldest < log.min_offset or FILLER_SIZE in sizes or min(sizes) <= 0:
             return None

@@ -1,5 +1,5 @@
-"""Looks at what a protobuf message has before it is parsed: objects may take thirty times the bytes
-that they have on the wire, and as much more time than a long text or body of as many bytes."""
+"""Looks at what a protobuf message has before it is parsed: objects may take a hundred times the
+bytes that they have on the wire, and much more time than a long text or body of as many bytes."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ LARGEST_UNPACKED = 16 * 1024 * 1024
 class RequestLimits:
     """What one message of a client's may have; beyond that it is refused before it is parsed.
 
-    Objects take up to thirty times the bytes of a message that has many small ones, so that
+    Objects take up to a hundred times the bytes of a message that has many small ones, so that
     `largest` is what the method needs, and no more.
     """
 

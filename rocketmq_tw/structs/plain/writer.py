@@ -29,11 +29,11 @@ _ESCAPES |= {
 
 try:
     # PyPy's own: quicker than a search, with less memory.
-    from _pypyjson import raw_encode_basestring_ascii as _escaped  # type: ignore[import-not-found]
+    from _pypyjson import (  # type: ignore[import-not-found]
+        raw_encode_basestring_ascii as _escape_ascii,
+    )
 except ImportError:
-
-    def _escaped(text: str) -> str:
-        return _SPECIAL.sub(_escape, text)
+    _escape_ascii = None
 
 
 def encode(value: Any) -> bytes:
@@ -104,15 +104,17 @@ def base64(value: Any) -> str:
 def _write_text(text: str, parts: Parts) -> None:
     parts.append('"')
     # PyPy's function escapes what is not ASCII as well, and DEL.
-    if text.isascii() and "\x7f" not in text:
-        parts.append(_escaped(text))
+    if _escape_ascii is not None and text.isascii() and "\x7f" not in text:
+        parts.append(_escape_ascii(text))
     else:
         parts.append(_SPECIAL.sub(_escape, text))
     parts.append('"')
 
 
 def _quoted(text: str) -> str:
-    return f'"{_SPECIAL.sub(_escape, text)}"'
+    parts: Parts = []
+    _write_text(text, parts)
+    return "".join(parts)
 
 
 def _escape(special: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from itertools import cycle, pairwise
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.queue_pass import QueuePass
 from rocketmq_tw.store.queue_reader import QueueReader
-from rocketmq_tw.store.queue_units import UNIT
+from rocketmq_tw.store.queue_units import UNIT, UNIT_SIZE
 from tests.support.stores import ROOT, ManualClock, cut, make_message, open_store, put
 
 #: Every message, but each is asked.
@@ -226,3 +227,23 @@ def test_truncation_shows_in_the_next_read() -> None:
     assert read.status is GetStatus.FOUND
     positions = [message.physical_offset for message in decode_records(read.data)]
     assert all(before < after for before, after in pairwise(positions))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [(EVERY_MESSAGE, 5), (ASKED, 5), (MessageFilter(java_hash_code("a").__eq__), 5)],
+    ids=["every message", "each is asked", "by tag"],
+)
+@pytest.mark.parametrize("rest", range(1, UNIT_SIZE))
+def test_a_queue_file_that_was_cut_off_within_a_unit(
+    wanted: MessageFilter, found: int, rest: int
+) -> None:
+    """Whole units are read; behind them readers go on with the next file."""
+    files = MemoryFiles()
+    store = open_store(files)
+    put(store, *[make_message(b"%d" % number, tags="a") for number in range(25)])
+    files.open(f"{ROOT}/consumequeue/Topic/0/{0:020d}").truncate(5 * UNIT_SIZE + rest)
+    read = store.read_queue("Topic", 0, 0, 32, _ALL, wanted)
+    assert (read.status, read.messages, read.next_offset) == (GetStatus.FOUND, found, 5)
+    behind = store.read_queue("Topic", 0, 5, 32, _ALL, wanted)
+    assert (behind.messages, behind.next_offset) == (0, 10)

@@ -1,8 +1,18 @@
 """Where the units end that a queue keeps."""
 
+from random import Random
+
 import pytest
 
-from rocketmq_tw.store.queue_units import UNIT, UNIT_SIZE, end_of_kept
+from rocketmq_tw.store.queue_units import (
+    UNIT,
+    UNIT_SIZE,
+    columns_of,
+    end_of_kept,
+    matching_units,
+    places_of,
+    sizes_of,
+)
 
 
 class File:
@@ -38,3 +48,27 @@ def test_few_reads_are_enough(kept: int, reads: int) -> None:
     file = File(kept, 300_000)
     assert end_of_kept(file.read, 0, 300_000, lambda unit: unit.is_written) == kept
     assert file.reads <= reads
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 700])
+def test_columns_are_what_stands_in_each_unit(count: int) -> None:
+    """There are two ways to read them, of which each Python takes one."""
+    seed = 20261129
+    random = Random(seed)
+    longs = [-(2**63), -1, 0, 1, 2**63 - 1]
+    each = [
+        (
+            random.choice([*longs, random.getrandbits(60)]),
+            random.choice([-(2**31), -1, 0, 2**31 - 1, random.getrandbits(20)]),
+            random.choice([*longs, random.getrandbits(32)]),
+        )
+        for _ in range(count)
+    ]
+    units = b"".join(UNIT.pack(*unit) for unit in each)
+    positions, sizes, codes = (list(column) for column in columns_of(units))
+    assert list(zip(positions, sizes, codes, strict=True)) == each, seed
+    assert list(map(list, places_of(units))) == [positions, sizes]
+    assert list(sizes_of(units)) == sizes
+    wanted = {0, -1}
+    expected = [number for number, unit in enumerate(each) if unit[2] in wanted]
+    assert matching_units(units, wanted.__contains__) == expected, seed

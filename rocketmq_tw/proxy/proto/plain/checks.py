@@ -7,7 +7,8 @@ from operator import index
 from struct import Struct
 from typing import Any
 
-_FLOAT = Struct("<f")
+#: A number of 32 bits on the wire.
+FLOAT = Struct("<f")
 
 
 def checked_text(value: Any, field: str) -> str:
@@ -60,7 +61,7 @@ def checked_bool(value: Any, field: str) -> bool:
 def checked_float(value: Any, field: str) -> float:
     """Returns the nearest number of 32 bits."""
     try:
-        found: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
+        found: float = FLOAT.unpack(FLOAT.pack(value))[0]
     except OverflowError:
         return float("-inf" if value < 0 else "inf")
     except Exception:

@@ -8,7 +8,6 @@ slower. Sources that are written out use short names: `m` is the message, `v` a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -20,8 +19,6 @@ from rocketmq_tw.proxy.proto.plain import checks, containers, wire
 from rocketmq_tw.proxy.proto.plain.entries import read_entry
 from rocketmq_tw.proxy.proto.plain.message import PlainMessage
 
-_VARINT, _BYTES, _FIXED32 = 0, 2, 5
-_FLOAT = Struct("<f")
 _HALF32, _HALF64 = 1 << 31, 1 << 63
 
 Lines = list[str]
@@ -52,7 +49,7 @@ _LENGTH = [
     "if after > end: raise DecodeError(TRUNCATED)",
 ]
 _INT32 = _Scalar(
-    _VARINT,
+    wire.VARINT,
     "0",
     f"type({{v}}) is int and -{_HALF32} <= {{v}} < {_HALF32}",
     "checked_int32",
@@ -63,7 +60,7 @@ _INT32 = _Scalar(
 )
 _SCALARS = {
     FieldDescriptor.TYPE_STRING: _Scalar(
-        _BYTES,
+        wire.BYTES,
         "''",
         "type({v}) is str and {v}.isascii()",
         "checked_text",
@@ -73,7 +70,7 @@ _SCALARS = {
         "v = {v}.encode(); put_number(put, len(v)); put(v)",
     ),
     FieldDescriptor.TYPE_BYTES: _Scalar(
-        _BYTES,
+        wire.BYTES,
         "b''",
         "type({v}) is bytes",
         "checked_bytes",
@@ -98,7 +95,7 @@ _SCALARS = {
         write="put(b'\\x01' if {v} else b'\\x00')",
     ),
     FieldDescriptor.TYPE_FLOAT: _Scalar(
-        _FIXED32,
+        wire.FIXED32,
         "0.0",
         "False",
         "checked_float",
@@ -116,7 +113,7 @@ _SCALARS = {
 
 def _is_float_set(value: float) -> bool:
     """Returns whether a number is not 0.0; -0.0 is another one."""
-    return _FLOAT.pack(value) != b"\0\0\0\0"
+    return checks.FLOAT.pack(value) != b"\0\0\0\0"
 
 
 def _sized(size: int) -> int:
@@ -150,11 +147,11 @@ class _Field:
         self.oneof = None if group is None or group.name == self.slot else group.name
         self.scalar: Any = None if kind is not None else _SCALARS[field.type]
         if self.is_map:
-            texts = {each.type for each in kind.fields}
-            assert texts == {FieldDescriptor.TYPE_STRING}, self.full_name
-        wire_type = _BYTES if self.scalar is None else self.scalar.wire_type
-        self.is_packed = self.is_repeated and wire_type != _BYTES
-        packed_or_not = _BYTES if self.is_packed else wire_type
+            types = {each.type for each in kind.fields}
+            assert types == {FieldDescriptor.TYPE_STRING}, self.full_name
+        wire_type = wire.BYTES if self.scalar is None else self.scalar.wire_type
+        self.is_packed = self.is_repeated and wire_type != wire.BYTES
+        packed_or_not = wire.BYTES if self.is_packed else wire_type
         self.tag = field.number << 3 | packed_or_not
         self.head = f"put({wire.number_bytes(self.tag)!r})"
         self.head_size = wire.number_size(self.tag)
@@ -210,8 +207,8 @@ class Classes:
             new=object.__new__,
             DecodeError=DecodeError,
             TRUNCATED=wire.TRUNCATED,
-            pack_float=_FLOAT.pack,
-            unpack_float=_FLOAT.unpack_from,
+            pack_float=checks.FLOAT.pack,
+            unpack_float=checks.FLOAT.unpack_from,
             is_float_set=_is_float_set,
             sized=_sized,
             read_entry=read_entry,
@@ -256,15 +253,18 @@ class Classes:
             _equal(fields),
             *_settlings(fields),
         ):
-            own |= self._compiled(source)
+            own |= self._compiled(source, name)
         asked = {
-            field.name: self._function(f"def has(m): return {field.is_set(f'm.{field.slot}')}")
+            field.name: self._function(
+                [f"def has(m): return {field.is_set(f'm.{field.slot}')}"], name
+            )
             for field in fields
             if field.has_presence
         }
-        oneofs = {each: self._function(_which(fields, each)) for each in _oneofs(fields)}
+        oneofs = {each: self._function(_which(fields, each), name) for each in _oneofs(fields)}
         properties = {
-            field.name: property(*map(self._function, _property(field))) for field in fields
+            field.name: property(*(self._function(each, name) for each in _property(field)))
+            for field in fields
         }
         numbers = {f"{field.name.upper()}_FIELD_NUMBER": field.number for field in fields}
         made = type(
@@ -283,17 +283,19 @@ class Classes:
                 **properties,
             },
         )
+        # A second one of the name would stand in for the first.
+        assert name not in self._known
         self._known[name] = made
         return made
 
-    def _compiled(self, source: Lines) -> dict[str, Any]:
-        """Returns the one function of a source by its name."""
+    def _compiled(self, source: Lines, name: str) -> dict[str, Any]:
+        """Returns the one function of a source by its name; a traceback names the class."""
         own: dict[str, Any] = {}
-        exec("\n".join(source), self._known, own)
+        exec(compile("\n".join(source), f"<{name}>", "exec"), self._known, own)
         return own
 
-    def _function(self, source: str | Lines) -> Any:
-        ((_, function),) = self._compiled([source] if isinstance(source, str) else source).items()
+    def _function(self, source: Lines, name: str) -> Any:
+        ((_, function),) = self._compiled(source, name).items()
         return function
 
 
@@ -517,7 +519,7 @@ def _for_each(line: str) -> Lines:
 
 
 def _measure(fields: list[_Field]) -> Lines:
-    lines = ["def measure_(m):", " size = 0 if m.unknown_ is None else len(m.joined_unknown_())"]
+    lines = ["def measure_(m):", " size = 0 if m.unknown_ is None else len(m.unknown_)"]
     for field in fields:
         lines += [f" v = m.{field.slot}", f" if {field.is_set('v')}:"]
         head = field.head_size
@@ -560,7 +562,7 @@ def _write(fields: list[_Field]) -> Lines:
             lines += _for_each(f"{field.head}; {field.write('each')}")
         else:
             lines.append(f"  {field.head}; {field.write('v')}")
-    return [*lines, " if m.unknown_ is not None: put(m.unknown_[0])"]
+    return [*lines, " if m.unknown_ is not None: put(bytes(m.unknown_))"]
 
 
 def _merge(fields: list[_Field]) -> Lines:
@@ -587,15 +589,14 @@ def _merge(fields: list[_Field]) -> Lines:
             lines.append(f"  {slot} = v")
         if field.oneof:
             lines.append(f"  m.settle_{field.oneof}({field.name!r})")
-    return [*lines, " if other.unknown_ is not None: m.add_unknown_(*other.unknown_)"]
+    return [*lines, " if other.unknown_ is not None: m.add_unknown_(other.unknown_)"]
 
 
 def _equal(fields: list[_Field]) -> Lines:
     lines = [
         "def __eq__(m, other):",
         " if type(other) is not type(m): return NotImplemented",
-        " if m.unknown_ is not None or other.unknown_ is not None:",
-        "  if m.joined_unknown_() != other.joined_unknown_(): return False",
+        " if m.unknown_ != other.unknown_: return False",
     ]
     for field in fields:
         slot = field.slot
@@ -606,7 +607,7 @@ def _equal(fields: list[_Field]) -> Lines:
                 f"  if not ({field.is_set('c')}) or v != c: return False",
                 f" elif {field.is_set('c')}: return False",
             ]
-        elif field.scalar.wire_type == _FIXED32:
+        elif field.scalar.wire_type == wire.FIXED32:
             # -0.0 is another number, and what is none is equal to itself.
             lines.append(f" if pack_float(m.{slot}) != pack_float(other.{slot}): return False")
         else:

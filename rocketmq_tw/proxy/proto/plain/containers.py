@@ -44,10 +44,8 @@ class RepeatedValues(Sequence[Any]):
         self._changed()
 
     def extend(self, values: Iterable[Any]) -> None:
-        """Adds values."""
-        items, take = self.items_, self._take
-        for value in values:
-            items.append(take(value))
+        """Adds values, all of them or none."""
+        self.items_ += [self._take(value) for value in values]
         self._changed()
 
     def _changed(self) -> None:

@@ -42,8 +42,9 @@ class PlainMessage(Message):
     original_: ClassVar[Any]
     #: None where the message is its own, or a part that its owner has.
     owner_: PlainMessage | None
-    #: Fields that are not known, as they came, if there are any.
-    unknown_: list[bytes] | None
+    #: Fields that are not known, as they came, if there are any: in one piece, since an object for
+    #: each of them would take many times its bytes.
+    unknown_: bytearray | None
     #: Bytes on the wire, while it is written.
     size_: int
 
@@ -84,18 +85,12 @@ class PlainMessage(Message):
         if owner is not None:
             owner.entered_(self)
 
-    def add_unknown_(self, *fields: bytes) -> None:
+    def add_unknown_(self, fields: bytes | bytearray) -> None:
         """Keeps fields that are not known."""
         if self.unknown_ is None:
-            self.unknown_ = []
-        self.unknown_ += fields
-
-    def joined_unknown_(self) -> bytes:
-        """Returns the fields that are not known; all in one from now on."""
-        joined = b"".join(self.unknown_ or ())
-        if joined:
-            self.unknown_ = [joined]
-        return joined
+            self.unknown_ = bytearray(fields)
+        else:
+            self.unknown_ += fields
 
     @classmethod
     def copied_(cls, message: Any) -> Self:

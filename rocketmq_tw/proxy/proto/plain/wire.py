@@ -10,7 +10,7 @@ TRUNCATED = "Truncated message."
 #: Messages and groups within each other.
 MOST_NESTED = 100
 
-_VARINT, _FIXED64, _BYTES, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
+VARINT, _FIXED64, BYTES, _START_GROUP, _END_GROUP, FIXED32 = range(6)
 _LAST = tuple(bytes([value]) for value in range(128))
 #: Others follow.
 _MORE = tuple(bytes([value | 128]) for value in range(128))
@@ -76,12 +76,12 @@ def skip(data: bytes, at: int, end: int, tag: int, depth: int) -> int:
     if tag < 8:
         raise DecodeError("Field number 0 is illegal.")
     kind = tag & 7
-    if kind == _VARINT:
+    if kind == VARINT:
         _, at = read_number(data, at)
-    elif kind == _BYTES:
+    elif kind == BYTES:
         length, at = read_length(data, at)
         at += length
-    elif kind == _FIXED32:
+    elif kind == FIXED32:
         at += 4
     elif kind == _FIXED64:
         at += 8

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from rocketmq_tw.proxy.proto import messaging_pb2
 from rocketmq_tw.proxy.proto.plain import stand_ins
 from tests.support.proto_bytes import BYTES, VARINT, field
+from tests.support.traced_memory import traced_memory
 
 MODULES = (duration_pb2, timestamp_pb2, messaging_pb2)
 PLAIN = stand_ins(*MODULES)
@@ -347,3 +348,26 @@ def test_many_small_things_take_no_long(name: str, data: bytes) -> None:
         assert len(message.SerializeToString()) == message.ByteSize()
     # A tenth of that as a rule; hours for what is copied anew with each.
     assert time.process_time() - began < 5
+
+
+def test_unknown_fields_take_little_more_than_their_bytes() -> None:
+    data = field(99, VARINT, b"\1") * 50_000
+    with traced_memory() as memory:
+        status = PLAIN["Status"].FromString(data)
+        assert memory.held < 3 * len(data)
+    assert status.ByteSize() == len(data)
+
+
+def test_a_list_takes_itself_once(kind_of: KindOf) -> None:
+    system = kind_of("SystemProperties")(keys=["a", "b"])
+    system.keys.extend(system.keys)
+    assert list(system.keys) == ["a", "b", "a", "b"]
+
+
+def test_a_list_takes_all_or_nothing() -> None:
+    settings = PLAIN["Settings"]()
+    topics = settings.publishing.topics
+    with pytest.raises(TypeError):
+        topics.extend([PLAIN["Resource"](name="a"), 5])
+    assert len(topics) == 0
+    assert not settings.HasField("publishing")
