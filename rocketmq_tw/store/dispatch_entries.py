@@ -25,19 +25,14 @@ _MOST_DIGITS = 19
 _WANTED = (b"TAGS", b"UNIQ_KEY", b"KEYS")
 if IS_PYPY:
     # A regular expression takes twice the time there, and several times the memory.
-    _BEFORE_VALUES = tuple((name, b"\x02" + name + b"\x01") for name in _WANTED)
+    _SEPARATED = tuple((name, name + b"\x01") for name in _WANTED)
 
     def _wanted(properties: bytes) -> list[tuple[bytes, bytes]]:
         """Returns name and value of each property that queue or index want, of properties behind a
         separator."""
-        found = []
-        for name, before in _BEFORE_VALUES:
-            start = properties.find(before)
-            if start >= 0:
-                start += len(before)
-                end = properties.find(b"\x02", start)
-                found.append((name, properties[start:] if end < 0 else properties[start:end]))
-        return found
+        values = [(name, property_value(properties, each)) for name, each in _SEPARATED]
+        # One that is empty is as good as missing.
+        return [found for found in values if found[1]]
 
 else:
     _matches = re.compile(rb"\x02(" + b"|".join(_WANTED) + rb")\x01([^\x02]*)").findall

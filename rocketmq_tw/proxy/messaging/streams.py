@@ -22,9 +22,7 @@ R = TypeVar("R", bound=Message)
 
 
 def server_stream(
-    request: type[Q],
-    response: type[R],
-    handler: Callable[[Q, ICall], Awaitable[None]],
+    request: type[Q], response: type[R], handler: Callable[[Q, ICall], Awaitable[None]]
 ) -> ServerStream:
     """Returns a method whose errors are told by a response with a status, the last one; its request
     has an expression as its field `filter_expression`."""

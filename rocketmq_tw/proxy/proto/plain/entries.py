@@ -43,7 +43,8 @@ def read_entry(
             at = after
             if at >= end:
                 break
-            # As a rule the value comes next.
+            # As a rule the value comes next: read in the same turn, since a loop's second turn for
+            # each entry costs PyPy a tenth of a whole send.
             start = at
             inner = data[at]
             at += 1
