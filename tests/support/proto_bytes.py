@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from rocketmq_tw.proxy.proto.plain.classes import is_repeated
+from rocketmq_tw.proxy.proto.plain.fields import is_repeated
 
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 

@@ -12,6 +12,7 @@ from reprlib import recursive_repr
 from typing import Any, ClassVar, NoReturn
 
 from rocketmq_tw.structs.plain.absent import NODEFAULT
+from rocketmq_tw.written import written_function
 
 _new, set_field = object.__new__, object.__setattr__
 
@@ -233,11 +234,9 @@ def _camel_case(name: str) -> str:
 # Functions of one class ---------------------------------------------------------------------------
 
 
-def compiled(name: str, source: str, known: dict[str, Any], of: type) -> Callable[..., Any]:
-    exec(source, known)
-    made: Callable[..., Any] = known[name]
-    made.__qualname__ = f"{of.__qualname__}.{name}"
-    made.__module__ = of.__module__
+def struct_method(lines: Iterable[str], known: dict[str, Any], of: type) -> Callable[..., Any]:
+    """Returns a function of a class of structs, as `written_function` does."""
+    made: Callable[..., Any] = written_function(lines, known, of.__qualname__, of.__module__)
     return made
 
 
@@ -260,8 +259,8 @@ def _constructor(of: StructMeta, positional: tuple[str, ...]) -> Callable[..., N
         lines.append(assignment(of, "self", name, name))
     if hasattr(of, "__post_init__"):
         lines.append(" self.__post_init__()")
-    source = f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines or [" pass"])
-    return compiled("__init__", source, known, of)
+    head = f"def __init__({', '.join(parameters)}):"
+    return struct_method([head, *(lines or [" pass"])], known, of)
 
 
 def assignment(of: StructMeta, struct: str, name: str, value: str) -> str:
@@ -274,8 +273,8 @@ def assignment(of: StructMeta, struct: str, name: str, value: str) -> str:
 def _first_astuple(struct: Struct) -> tuple[Any, ...]:
     of = type(struct)
     values = "".join(f"self.{name}, " for name in of.__struct_fields__)
-    source = f"def __struct_astuple__(self): return ({values})"
-    made = of.__struct_astuple__ = compiled("__struct_astuple__", source, {}, of)
+    source = [f"def __struct_astuple__(self): return ({values})"]
+    made = of.__struct_astuple__ = struct_method(source, {}, of)
     values_of: tuple[Any, ...] = made(struct)
     return values_of
 
@@ -294,7 +293,7 @@ def _first_replace(struct: Struct, **changes: Any) -> Any:
     if hasattr(of, "__post_init__"):
         lines.append(" made__.__post_init__()")
     lines.append(" return made__")
-    made = of.__struct_replace__ = compiled("__struct_replace__", "\n".join(lines), known, of)
+    made = of.__struct_replace__ = struct_method(lines, known, of)
     return made(struct, **changes)
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from rocketmq_tw.structs.plain.absent import NODEFAULT
-from rocketmq_tw.structs.plain.definition import Factory, assignment, compiled, set_field
+from rocketmq_tw.structs.plain.definition import Factory, assignment, set_field, struct_method
 from rocketmq_tw.structs.plain.errors import Misfit
 from rocketmq_tw.structs.plain.kinds import TypeKind, fields_of
 from rocketmq_tw.structs.plain.scalars import WORDS, from_float, from_integer, out_of_text
@@ -269,7 +269,7 @@ def _written(struct_type: Any, mode: Mode) -> Taker:
             ' except (ValueError, TypeError): raise Misfit("")',
         ]
     lines.append(" return made")
-    return compiled("read", "\n".join(lines), known, struct_type)
+    return struct_method(lines, known, struct_type)
 
 
 def _from_text(kind: TypeKind, mode: Mode, number: int) -> list[str]:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from rocketmq_tw.structs.plain.absent import NODEFAULT, UNSET
-from rocketmq_tw.structs.plain.definition import Factory, StructMeta, compiled
+from rocketmq_tw.structs.plain.definition import Factory, StructMeta, struct_method
 from rocketmq_tw.structs.plain.raw import Raw
 
 #: What parts of the text are added to: text, or a `Raw` that stands as it is.
@@ -224,4 +224,4 @@ def _written(of: Any) -> Callable[[Any, Parts], None]:
             "  else: write__(value, parts)",
         ]
     lines.append(' put("{}" if is_empty else "}")')
-    return compiled("write", "\n".join(lines), known, of)
+    return struct_method(lines, known, of)

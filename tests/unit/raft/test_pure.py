@@ -87,7 +87,7 @@ print(sorted(name for name in sys.modules if name.startswith("rocketmq_tw")))
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     # Structs are msgspec's, or have modules of their own where that cannot be had.
-    below = ("rocketmq_tw.structs", "rocketmq_tw.interpreter")
+    below = ("rocketmq_tw.structs", "rocketmq_tw.interpreter", "rocketmq_tw.written")
     loaded = {name for name in ast.literal_eval(done.stdout) if not name.startswith(below)}
     assert loaded == {"rocketmq_tw", "rocketmq_tw.raft", "rocketmq_tw.raft.core", *modules}
 

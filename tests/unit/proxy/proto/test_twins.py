@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.proxy.proto import messaging_pb2
 from rocketmq_tw.proxy.proto.plain import stand_ins
-from rocketmq_tw.proxy.proto.plain.classes import is_repeated
+from rocketmq_tw.proxy.proto.plain.fields import is_repeated
 from tests.support.proto_bytes import (
     BYTES,
     END_GROUP,
