@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.sending import send
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.properties import (
     MAX_PROPERTIES_LENGTH,
@@ -42,7 +44,8 @@ def with_messages(count: int = 3, queues: int = 1, **settings: Any) -> BrokerInM
     """A broker with `count` messages in each queue of `Topic`."""
     store = {name: settings.pop(name) for name in list(settings) if name.startswith("timer_")}
     is_monitored = settings.pop("is_monitored", False)
-    broker = BrokerInMemory(broker=settings, is_monitored=is_monitored, **store)
+    files = settings.pop("files", None)
+    broker = BrokerInMemory(files, broker=settings, is_monitored=is_monitored, **store)
     broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
     for queue_id in range(queues):
         for n in range(count):
@@ -223,12 +226,13 @@ class TestPop:
         assert popper.pop()
 
     def test_a_check_point_that_cannot_be_stored_hides_nothing(self) -> None:
-        broker = with_messages(3)
+        files = FaultyFiles(MemoryFiles())
+        broker = with_messages(3, files=files)
         popper = Popper(broker)
         popper.pop(max_msg_nums=1)
-        write, broker.store.write_pending = broker.store.write_pending, _fail
+        files.faults = [Fault("pwrite", "commitlog", errno.ENOSPC)]
         assert refused(popper.ask())[0] == ResponseCode.SYSTEM_ERROR
-        broker.store.write_pending = write
+        files.faults = []
         assert broker.offsets.query("G", "Topic", 0) == 1
         assert b"0.1" in popper.bodies()
 
@@ -275,19 +279,16 @@ class TestPop:
         assert popper.bodies() == []
 
 
-def _fail() -> int:
-    raise OSError("the disk is gone")
-
-
 class TestAck:
     def test_one_that_cannot_be_stored_is_refused_and_comes_again(self) -> None:
-        broker = with_messages(1)
+        files = FaultyFiles(MemoryFiles())
+        broker = with_messages(1, files=files)
         popper = Popper(broker)
         (message,) = popper.pop()
-        write, broker.store.write_pending = broker.store.write_pending, _fail
+        files.faults = [Fault("pwrite", "commitlog", errno.ENOSPC)]
         code, remark = refused(broker.request(popper.ack_request(message)))
         assert code == ResponseCode.SYSTEM_ERROR and "could not be stored" in remark
-        broker.store.write_pending = write
+        files.faults = []
         pass_time(broker, 70)
         assert popper.bodies() == [b"0.0"]
 
