@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 
+from rocketmq_tw.interpreter import IS_PYPY
 from rocketmq_tw.memo import remembered
 from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH
 from rocketmq_tw.structs import msgspec
@@ -77,7 +78,9 @@ def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
 def decode_batch(data: bytes, most: int = sys.maxsize) -> Batch:
     """Returns the messages of a batch's body; raises `ValueError` where a length contradicts the
     body, and where these are more than `most`, as soon as that is known."""
-    return _decode_alike(data, most) or _decode_any(data, most)
+    # A layout for each length would be read anew by each call of PyPy's.
+    alike = None if IS_PYPY else _decode_alike(data, most)
+    return alike or _decode_any(data, most)
 
 
 def _decode_alike(data: bytes, most: int) -> Batch | None:

@@ -46,7 +46,8 @@ class ExtraInfo(NamedTuple):
         return self.revive_queue_id == ORDER_REVIVE_QUEUE
 
     def __str__(self) -> str:
-        return SEPARATOR.join(map(str, self))
+        start, pop, hidden, revive_queue, kind, name, queue, at = self
+        return f"{start} {pop} {hidden} {revive_queue} {kind} {name} {queue} {at}"
 
 
 def parse_extra_info(text: str) -> ExtraInfo:

@@ -123,7 +123,11 @@ class ConsumeQueue:
         the ones that come next, and each has to be `put`."""
         if queue_offset != self.max_offset + len(self.pending):
             return False
-        self.pending += map(UNIT.pack, positions, sizes, tags_codes)
+        # Not with `map`, whose calls PyPy does not compile.
+        self.pending += [
+            UNIT.pack(position, size, tags_code)
+            for position, size, tags_code in zip(positions, sizes, tags_codes, strict=True)
+        ]
         self.max_physical = positions[-1] + sizes[-1]
         return True
 

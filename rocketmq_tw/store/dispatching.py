@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Set
-from operator import attrgetter
 
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.contents import StoreContents
@@ -22,7 +21,6 @@ from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
 from rocketmq_tw.store.interface import Arrival
 from rocketmq_tw.store.queue_extension import QueueExtensions
 
-_count_of, _topic_of = attrgetter("count"), attrgetter("topic")
 #: What one call of `run` does at most, in keys for the index, some 2 us each: a message may have
 #: thousands. One message more may be begun.
 _WORK = 8192
@@ -164,12 +162,12 @@ class Dispatching:
         self.from_log = self.from_log and reached < self._log.end_offset
         if arrived:
             self._tell(arrived)
-        return sum(map(_count_of, entries))
+        return sum([entry.count for entry in entries])
 
     def _tell(self, arrived: list[AnyDispatchEntry]) -> None:
         for callback in tuple(self._arrivals):
             callback(arrived)
-        for topic in self._arrivals_of.keys() & map(_topic_of, arrived):
+        for topic in self._arrivals_of.keys() & {run.topic for run in arrived}:
             of_topic = [run for run in arrived if run.topic == topic]
             for callback in tuple(self._arrivals_of[topic]):
                 callback(of_topic)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import repeat
 from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFile, IFiles
@@ -165,7 +164,10 @@ class MessageIndex:
                     self.add(entry.one_by_one())
                     continue
                 offsets = entry.offsets if entry.key_offsets is None else entry.key_offsets
-                new += zip(repeat(topic), entry.keys, offsets, repeat(moment), strict=False)
+                new += [
+                    (topic, key, each, moment)
+                    for key, each in zip(entry.keys, offsets, strict=False)
+                ]
             elif offset >= last:
                 for key in entry.keys:
                     new.append((topic, key, offset, moment))
@@ -181,9 +183,13 @@ class MessageIndex:
     def write_pending(self) -> None:
         """Writes what is collected."""
         if self._new:
-            topics, keys, offsets, moments = zip(*self._new, strict=True)
-            self._pending += zip(key_hashes(topics, keys), offsets, moments, strict=True)
-            self._new.clear()
+            new = self._new
+            hashes = key_hashes([topic for topic, _, _, _ in new], [key for _, key, _, _ in new])
+            self._pending += [
+                (hashed, offset, moment)
+                for hashed, (_, _, offset, moment) in zip(hashes, new, strict=True)
+            ]
+            new.clear()
         while self._pending:
             if not self._list or self._list[-1].is_full:
                 if self._list:

@@ -12,9 +12,7 @@ import struct
 from array import array
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from itertools import repeat
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from operator import floordiv, mod
 from sys import byteorder
 
 from rocketmq_tw.files.atomic import write_again
@@ -47,11 +45,11 @@ class SlotTable:
     def exchange(self, slots: Sequence[int], first: int) -> list[int]:
         """Gives the slots the numbers from `first` on, one after the other; returns the number
         that each had, 0 for one that is not below the new one. The file has them after `write`."""
-        touched = set(map(floordiv, slots, repeat(PAGE_SLOTS)))
+        touched = {slot // PAGE_SLOTS for slot in slots}
         table = self._single(touched)
         self._changed |= touched
         end = first + len(slots)
-        if len(set(slots)) == len(slots):
+        if not IS_PYPY and len(set(slots)) == len(slots):
             former = list(map(table.__getitem__, slots))
             _exhaust(map(table.__setitem__, slots, range(first, end)))
         else:
@@ -256,14 +254,15 @@ class IndexFile:
         former = self._header
         if first <= 1:
             _, self.begin_offset, self.begin_timestamp = taken[0]
-        hashes, offsets, timestamps = zip(*taken, strict=True)
         table = self._slots
-        slots = list(map(mod, hashes, repeat(table.count)))
+        slots = [hashed % table.count for hashed, _, _ in taken]
         previous = table.exchange(slots, first)
-        seconds = {moment: self._seconds(moment) for moment in set(timestamps)}
-        entries = map(
-            INDEX_ENTRY.pack, hashes, offsets, map(seconds.__getitem__, timestamps), previous
-        )
+        seconds = {moment: self._seconds(moment) for moment in {moment for _, _, moment in taken}}
+        pack = INDEX_ENTRY.pack
+        entries = [
+            pack(hashed, offset, seconds[moment], former_number)
+            for (hashed, offset, moment), former_number in zip(taken, previous, strict=True)
+        ]
         try:
             self._file.pwrite(b"".join(entries), self._entries_at + first * ENTRY_SIZE)
             self.count = first + len(taken)

@@ -52,6 +52,9 @@ def key_hashes(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
     """Returns `topic_key_hash` of each topic with its key."""
     if not keys:
         return []
+    if IS_PYPY:
+        # Its compiled loop over a key's characters takes a sixth of what stands below.
+        return [topic_key_hash(topic, key) for topic, key in zip(topics, keys, strict=True)]
     if topics.count(topics[0]) == len(topics):
         return _hashes_of_topic(topics[0], keys)
     of_topic: dict[str, list[bytes]] = {}
@@ -62,9 +65,6 @@ def key_hashes(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
 
 
 def _hashes_of_topic(topic: str, keys: Sequence[bytes]) -> list[int]:
-    if IS_PYPY:
-        # Its compiled loop over a key's characters takes a sixth of what stands below.
-        return [topic_key_hash(topic, key) for key in keys]
     unique_ids = [key for key in keys if len(key) == _UNIQUE]
     if len(unique_ids) == len(keys):
         return _hashes_of_unique_ids(topic, keys)

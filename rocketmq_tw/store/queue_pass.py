@@ -131,11 +131,13 @@ class QueuePass:
         lead to."""
         positions, sizes, codes = columns_of(units)
         self._extras = extension.find(codes)
-        codes = [
-            extra.tags_code if extra else code
-            for extra, code in zip(self._extras, codes, strict=True)
-        ]
-        return b"".join(map(UNIT.pack, positions, sizes, codes))
+        columns = zip(positions, sizes, codes, self._extras, strict=True)
+        return b"".join(
+            [
+                UNIT.pack(position, size, extra.tags_code if extra else code)
+                for position, size, code, extra in columns
+            ]
+        )
 
     def _take(self, units: bytes) -> bool:
         """Goes through units; False where the read is full."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Sequence
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.store.consume_queue import ConsumeQueue
@@ -99,8 +97,7 @@ class QueueReader:
         if of_all is None:
             return None
         most_bytes, most_count = of_all
-        # The first record always fits.
-        count = max(bisect_right(list(accumulate(sizes[: max(most_count, 1)])), most_bytes), 1)
+        count = _fitting(sizes, max(most_count, 1), most_bytes)
         positions, sizes = positions[:count], sizes[:count]
         data = self._records.joined(positions, sizes)
         if data is None:
@@ -129,3 +126,15 @@ class QueueReader:
         if self._is_copy() and not self._config.offset_check_in_slave:
             return offset
         return corrected
+
+
+def _fitting(sizes: Sequence[int], most: int, most_bytes: int) -> int:
+    """Returns how many records, `most` at most, have so many bytes together; the first one always
+    fits."""
+    count = total = 0
+    for size in sizes:
+        total += size
+        if count and (count == most or total > most_bytes):
+            break
+        count += 1
+    return count

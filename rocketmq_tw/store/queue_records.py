@@ -4,7 +4,6 @@ may take."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import add, sub
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.record import are_sound, is_sound
@@ -87,21 +86,15 @@ class QueueRecords:
 
 def _runs(positions: Sequence[int], sizes: Sequence[int], file_size: int) -> list[tuple[int, int]]:
     """Records as few reads: indices of the first and the last of neighbours in one file."""
-    last = len(positions) - 1
-    start = end = positions[0]
-    file_end = start - start % file_size + file_size
-    if positions[last] < file_end:
-        gaps = list(map(sub, positions[1:], map(add, positions, sizes)))
-        if not gaps or (min(gaps) >= 0 and max(gaps) <= _GAP):
-            # All are neighbours, as nearly always.
-            return [(0, last)]
     runs = []
     first = 0
+    end = positions[0]
+    file_end = end - end % file_size + file_size
     for index, (position, size) in enumerate(zip(positions, sizes, strict=True)):
         if not (end <= position <= end + _GAP and position < file_end):
             runs.append((first, index - 1))
             first = index
             file_end = position - position % file_size + file_size
         end = position + size
-    runs.append((first, last))
+    runs.append((first, len(positions) - 1))
     return runs

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
 
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.sending.checks import (
@@ -68,7 +67,6 @@ _REMARKS = {
     ResponseCode.SYSTEM_ERROR: "the broker could not store the message; its log says why",
 }
 
-_last_byte = itemgetter(slice(-1, None))
 _born_host = remembered(4096)(split_address)
 
 
@@ -333,7 +331,7 @@ def _in_logic_queue(reply: Reply, queue: LogicQueue) -> Reply:
 
 def _separated(own: Sequence[bytes]) -> Sequence[bytes]:
     """Returns the properties of batched messages with the last separator, which 4.9's leave out."""
-    ends = set(map(_last_byte, own))
+    ends = {each[-1:] for each in own}
     if ends <= {b"", b"\x02"}:
         return own
     return [each if each[-1:] in (b"", b"\x02") else each + b"\x02" for each in own]

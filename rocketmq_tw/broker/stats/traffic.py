@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 from rocketmq_tw.broker.stats.totals import Total, Totals
@@ -49,8 +48,6 @@ _OF_QUEUES = (PUT_LATENCY, GET_LATENCY)
 _COUNTERS = (GROUP_GET, DEAD)
 #: The bytes of what is counted under another name.
 _SIZES = {"TOPIC_PUT_SIZE": TOPIC_PUT, "GROUP_GET_SIZE": GROUP_GET}
-
-_topic_of, _count_of, _size_of = map(attrgetter, ("topic", "count", "size"))
 
 
 class _Sample(NamedTuple):
@@ -104,9 +101,9 @@ class Traffic:
         if len(runs) == 1:
             messages, size = runs[0].count, runs[0].size
         else:
-            messages, size = sum(map(_count_of, runs)), sum(map(_size_of, runs))
+            messages, size = sum([run.count for run in runs]), sum([run.size for run in runs])
         self._count(BROKER_PUT, self._cluster, messages, size)
-        if len(runs) == 1 or len(topics := dict.fromkeys(map(_topic_of, runs))) == 1:
+        if len(runs) == 1 or len(topics := dict.fromkeys([run.topic for run in runs])) == 1:
             self._count(TOPIC_PUT, runs[0].topic, messages, size)
             return messages, size
         sums = {topic: [0, 0] for topic in topics}

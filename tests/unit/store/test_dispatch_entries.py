@@ -1,6 +1,8 @@
 """The short ways to what a record means to queues and index say what the plain one says."""
 
+from collections.abc import Iterator
 from itertools import accumulate
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import parse_properties, rejoin_properties
+from rocketmq_tw.store import dispatch_entries
 from rocketmq_tw.store.dispatch_entries import (
     MOST_BATCH_KEYS,
     BatchEntry,
@@ -73,9 +76,14 @@ _LIKE_NAMES = st.lists(_NAMES, max_size=4).flatmap(
 )
 
 
-@given(_ALIKE | _DIFFERENT | _LIKE_NAMES, _ENTRIES, _TOPICS, _FLAGS, st.booleans())
+@given(_ALIKE | _DIFFERENT | _LIKE_NAMES, _ENTRIES, _TOPICS, _FLAGS, st.booleans(), st.booleans())
 def test_a_batch_is_dispatched_as_its_records_are(
-    texts: list[str], common: list[tuple[str, str, str]], topic: str, flags: int, index: bool
+    texts: list[str],
+    common: list[tuple[str, str, str]],
+    topic: str,
+    flags: int,
+    index: bool,
+    is_pypy: bool,
 ) -> None:
     batch = Batch([0] * len(texts), [b""] * len(texts), [text.encode() for text in texts])
     if all(text[-1:] in ("", "\x02") for text in texts):
@@ -97,7 +105,8 @@ def test_a_batch_is_dispatched_as_its_records_are(
         maker.of_record(topic, 1, 7 + number, offsets[number], sizes[number], flags, 5, each)
         for number, each in enumerate(properties)
     ]
-    entries = maker.of_batch(message, batch, offsets, sizes)
+    with patch.object(dispatch_entries, "IS_PYPY", is_pypy):
+        entries = maker.of_batch(message, batch, offsets, sizes)
     assert _one_by_one(entries) == plain
     assert sum(entry.size for entry in entries) == sum(sizes)
     assert sum(entry.count for entry in entries) == len(plain)
@@ -106,6 +115,14 @@ def test_a_batch_is_dispatched_as_its_records_are(
     ]
 
 
+@pytest.fixture(params=[False, True], ids=["with expressions", "in a loop"])
+def each_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """CPython's way and PyPy's."""
+    with patch.object(dispatch_entries, "IS_PYPY", request.param):
+        yield
+
+
+@pytest.mark.usefixtures("each_way")
 def test_a_batch_of_one_producer_is_one_entry() -> None:
     properties = [b"TAGS\x01a\x02UNIQ_KEY\x01u%d\x02WAIT\x01true\x02" % n for n in range(3)]
     message = StoredMessage(topic="T", queue_id=0, body=b"")
@@ -115,6 +132,7 @@ def test_a_batch_of_one_producer_is_one_entry() -> None:
     assert (entry.tags_codes, entry.keys) == ([97] * 3, [b"u0", b"u1", b"u2"])
 
 
+@pytest.mark.usefixtures("each_way")
 def test_a_batch_of_messages_that_differ_is_one_entry() -> None:
     properties = [
         b"KEYS\x01k l\x02UNIQ_KEY\x01u\x02",
@@ -129,6 +147,7 @@ def test_a_batch_of_messages_that_differ_is_one_entry() -> None:
     assert entry.key_offsets == [0, 0, 0, 400]
 
 
+@pytest.mark.usefixtures("each_way")
 def test_messages_of_a_batch_with_very_many_keys_are_dispatched_one_by_one() -> None:
     keys = b" ".join([b"k"] * (MOST_BATCH_KEYS // 2 + 1))
     batch = Batch([0] * 2, [b""] * 2, [b"KEYS\x01" + keys + b"\x02"] * 2)

@@ -20,7 +20,7 @@ from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.tags import java_hash_code
-from rocketmq_tw.store import dispatching
+from rocketmq_tw.store import appending, dispatching
 from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.interface import GetStatus, IMessageStore, MessageFilter
@@ -72,7 +72,12 @@ def test_an_append_says_where_the_message_went(store: MessageStore, clock: Manua
     assert second.message_ids == f"7F00000100002A9F{second.physical_offset:016X}"
 
 
-def test_a_batch_is_contiguous_and_its_offsets_consecutive(store: MessageStore) -> None:
+@pytest.mark.parametrize("is_pypy", [False, True])
+def test_a_batch_is_contiguous_and_its_offsets_consecutive(
+    store: MessageStore, is_pypy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each interpreter has its own way to their ids.
+    monkeypatch.setattr(appending, "IS_PYPY", is_pypy)
     put(store, *[make_message(bytes(300)) for _ in range(7)])
     batch = [BatchedMessage(n, b"%d" % n + bytes(400), b"TAGS\x01%d\x02" % n) for n in range(4)]
     appended = store.append(make_message(), batch=Batch.of(batch))
