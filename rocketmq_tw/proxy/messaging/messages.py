@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from hashlib import md5
 
 from rocketmq_tw.message import properties as props
-from rocketmq_tw.message.compression import CompressionType, compression_type, decompress
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import COMPRESSED, StoredMessage
 from rocketmq_tw.message.names import (
@@ -34,7 +33,7 @@ from rocketmq_tw.proxy.proto.messages import (
 
 # Looked up once, since each look into an enumeration is a call, and these are for each message.
 _TRANSACTION = MessageType.TRANSACTION
-_IDENTITY = Encoding.IDENTITY
+_IDENTITY, _GZIP = Encoding.IDENTITY, Encoding.GZIP
 _MD5 = DigestType.MD5
 _TYPES = {
     NORMAL_TYPE: MessageType.NORMAL,
@@ -44,13 +43,6 @@ _TYPES = {
 }
 #: The largest number of the protocol's int32.
 MAX_INT = (1 << 31) - 1
-#: What clients read behind the encoding GZIP, which they tell apart by the first bytes.
-READ_BY_CLIENTS = (CompressionType.ZLIB,)
-#: Such bodies of at most so many bytes are given out unpacked, since not every client reads them;
-#: larger ones would hold up the reactor.
-_MOST_PACKED = 64 * 1024
-#: Bytes that a body has at most that the reactor unpacks.
-MOST_UNPACKED = 1024 * 1024
 #: Bytes that a stored message takes beside its body and properties, roughly.
 _STORED_OVERHEAD = 2048
 
@@ -160,13 +152,12 @@ def fill_message(
 
     `properties` are those of `stored`, with what an answer to a pop adds to them (`POP_CK` is the
     receipt handle). `topic` is shown in place of the topic that it stands in, as for one that came
-    by a retry topic. A body that unpacks to more than `MOST_UNPACKED` bytes stays packed;
-    `Unpacking` reads those that clients cannot. Raises `ValueError` where clients cannot be shown
+    by a retry topic. A packed body, which is one that `Unpacking` could not read, is given out as
+    it is. Raises `ValueError` where clients cannot be shown
     the message.
     """
     message.topic.name = topic or stored.topic
-    body, encoding = _body(stored)
-    message.body = body
+    message.body = body = stored.body
     own = message.user_properties
     for name, value in properties.items():
         if name not in props.RESERVED:
@@ -178,7 +169,8 @@ def fill_message(
     digest = system.body_digest
     digest.type = _MD5
     digest.checksum = md5(body, usedforsecurity=False).hexdigest().upper()
-    system.body_encoding = encoding
+    # Clients tell gzip and zlib apart by the first bytes; most read both.
+    system.body_encoding = _GZIP if stored.sys_flag & COMPRESSED else _IDENTITY
     system.message_type = _TYPES[message_type(properties)]
     set_time(system.born_timestamp, stored.born_timestamp)
     system.born_host = properties.get(props.BORN_HOST) or stored.born_host[0]
@@ -215,17 +207,3 @@ def _add_optional(
     if dead_topic and dead_id:
         dead = system.dead_letter_queue
         dead.topic, dead.message_id = dead_topic, dead_id
-
-
-def _body(stored: StoredMessage) -> tuple[bytes, Encoding]:
-    """Returns the body and how it is encoded. One that cannot be read, or unpacks to too much, is
-    given out as it is: its consumer finds it corrupted."""
-    if not stored.sys_flag & COMPRESSED:
-        return stored.body, _IDENTITY
-    try:
-        kind = compression_type(stored.sys_flag)
-        if kind is None or (kind in READ_BY_CLIENTS and len(stored.body) > _MOST_PACKED):
-            return stored.body, Encoding.GZIP
-        return decompress(stored.body, kind, MOST_UNPACKED), _IDENTITY
-    except ValueError:
-        return stored.body, Encoding.GZIP

@@ -212,11 +212,12 @@ def _is_to_avoid(error: RemotingError) -> bool:
 
 
 def _may_repeat(error: RemotingError, outgoing: Outgoing) -> bool:
-    """Returns whether messages may be sent again: those of a group only where they were not sent,
-    since a second copy would be out of order."""
+    """Returns whether messages may be sent again where they may have been stored: not those of a
+    group, since a second copy would be out of order, and no half message, since each copy would be
+    asked about and committed."""
     if isinstance(error, ConnectError):
         return True
-    return isinstance(error, ConnectionLost) and not outgoing.group
+    return isinstance(error, ConnectionLost) and not (outgoing.group or outgoing.is_half)
 
 
 def _may_help(error: BrokerError, queues: Sequence[MessageQueue], failed: str) -> bool:

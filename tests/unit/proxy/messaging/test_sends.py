@@ -248,6 +248,15 @@ def test_a_connection_that_is_lost_is_tried_elsewhere() -> None:
     assert len(proxy.names) == 3
 
 
+def test_a_half_message_that_may_be_stored_is_not_sent_again() -> None:
+    """Each copy would be asked about, and committed."""
+    proxy = Proxy()
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, ConnectionLost("a:1", "reset"))
+    half = message(message_type=MessageType.TRANSACTION)
+    assert proxy.send(half).status.code == Code.INTERNAL_SERVER_ERROR
+    assert len(proxy.names) == 1
+
+
 def test_no_answer_in_time_is_the_clients_to_try_again() -> None:
     proxy = Proxy()
     proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, RequestTimeout("a:1", 310, 3))
