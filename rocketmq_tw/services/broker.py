@@ -226,7 +226,7 @@ class BrokerService(service.Service):
         """See `Monitored`."""
         if self.broker is None or not self.started.called:
             return "the store is being loaded"
-        return self.broker.not_ready()
+        return self.broker.not_ready() or ("" if self._proxy is None else self._proxy.not_ready())
 
     def _cannot_start(self, failure: Failure) -> None:
         if not failure.check(CannotListenError, ConfigError, EpochFileError, StoreError, OSError):

@@ -122,7 +122,7 @@ class ProxyServer:
         self._server: RemotingServer | None = None
         self._proxy: Proxy | None = None
         self._cluster: ClusterBrokers | None = None
-        self._health = HealthService([SERVICE])
+        self._health = HealthService(reactor, [SERVICE], self.not_ready)
         self._calls, self._requests = call_latency(), request_latency()
         self._metrics_log = MetricsLog(reactor, self.metrics)
 

@@ -94,13 +94,14 @@ class Caller:
         )
 
     def serves(self) -> bool:
-        """Whether the proxy says so; False where the connection comes to nothing. Blocks."""
+        """Whether the proxy answers: that it is not ready, since it knows no broker. False where
+        the connection comes to nothing. Blocks."""
         try:
             answer = self._check(HealthCheckRequest(), timeout=LIMIT)
         except grpc.RpcError as error:
             assert error.code() is grpc.StatusCode.UNAVAILABLE, error
             return False
-        return bool(answer.status == HealthCheckResponse.SERVING)
+        return bool(answer.status == HealthCheckResponse.NOT_SERVING)
 
     def close(self) -> None:
         self._channel.close()

@@ -38,6 +38,7 @@ from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.messaging.subscriptions import check_expressions
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messages import (
+    ClientType,
     Resource,
     Settings,
     TelemetryCommand,
@@ -122,6 +123,13 @@ class Telemetry:
             topics = _topics(resources)
             return self._clients.settle(client_id, call, settings, "", topics)
         if kind == "subscription":
+            if settings.client_type > ClientType.PULL_CONSUMER:
+                # As others, consumers of lite topics would get all messages of the topic.
+                raise GrpcError(
+                    GrpcStatus.UNIMPLEMENTED,
+                    f"clients of the type {settings.client_type}, as those of lite topics, are not"
+                    " served: use a PushConsumer or a SimpleConsumer",
+                )
             group = client_group(settings.subscription.group)
             entries = settings.subscription.subscriptions
             _check_number("subscriptions", len(entries), _MAX_SUBSCRIPTIONS)

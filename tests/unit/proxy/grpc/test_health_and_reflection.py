@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
+from twisted.internet.task import Clock
 
 from rocketmq_tw.proxy.grpc.health import HealthService
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
@@ -35,9 +37,13 @@ def statuses(messages: list[bytes]) -> list[int]:
     return [HealthCheckResponse.FromString(message).status for message in messages]
 
 
+def health_of(clock: Clock, reason: Callable[[], str] = lambda: "") -> HealthService:
+    return HealthService(clock, [MESSAGING], reason)
+
+
 @pytest.mark.parametrize("service", ["", MESSAGING])
 def test_health_is_told(service: str) -> None:
-    health = HealthService([MESSAGING])
+    health = health_of(Clock())
     server = GrpcInMemory(health.methods())
     client = server.connect()
     before = client.call(CHECK, asked(service))
@@ -49,7 +55,7 @@ def test_health_is_told(service: str) -> None:
 
 
 def test_the_health_of_what_is_not_served() -> None:
-    server = GrpcInMemory(HealthService([MESSAGING]).methods())
+    server = GrpcInMemory(health_of(Clock()).methods())
     client = server.connect()
     checked = client.call(CHECK, asked("x.Y"))
     watched = client.call(WATCH, asked("x.Y"))
@@ -60,7 +66,7 @@ def test_the_health_of_what_is_not_served() -> None:
 
 
 def test_the_end_of_the_server_is_told_to_those_that_watch_it() -> None:
-    health = HealthService([MESSAGING])
+    health = health_of(Clock())
     server = GrpcInMemory(health.methods())
     client, other = server.connect(), server.connect()
     response = client.call(WATCH, asked(MESSAGING))
@@ -75,6 +81,25 @@ def test_the_end_of_the_server_is_told_to_those_that_watch_it() -> None:
     client.transport.loseConnection()
     server.settle()
     assert server.used == 0
+
+
+def test_a_server_that_is_not_ready_is_not_serving_yet() -> None:
+    clock, reasons = Clock(), ["no broker is known"]
+    health = health_of(clock, lambda: reasons[0])
+    server = GrpcInMemory(health.methods(), clock=clock)
+    client = server.connect()
+    watched = client.call(WATCH, asked(MESSAGING))
+    before = client.call(CHECK, asked(""))
+    server.settle()
+    clock.advance(5)
+    server.settle()
+    assert statuses(watched.messages) == statuses(before.messages) == [NOT_SERVING]
+    reasons[0] = ""
+    clock.advance(1)
+    after = client.call(CHECK, asked(""))
+    server.settle()
+    assert statuses(watched.messages) == [NOT_SERVING, SERVING]
+    assert statuses(after.messages) == [SERVING]
 
 
 class Tool:

@@ -303,6 +303,18 @@ def test_what_cannot_be_ends_the_stream(settings: pb.Settings, said: str) -> Non
     assert len(desk.clients) == 0
 
 
+@pytest.mark.parametrize("kind", [5, 6])
+def test_consumers_of_lite_topics_are_not_served(kind: int) -> None:
+    """As ordinary ones they would get, and acknowledge, all messages of the topic."""
+    desk, call = Desk(), FakeCall()
+    settings = subscription()
+    settings.client_type = kind
+    desk.open(call)(pb.TelemetryCommand(settings=settings))
+    assert call.error is not None and call.error.status is GrpcStatus.UNIMPLEMENTED
+    assert "use a PushConsumer" in str(call.error)
+    assert len(desk.clients) == 0
+
+
 def test_many_subscriptions_and_tags_are_taken() -> None:
     desk = Desk()
     desk.tell(FakeCall(), subscriptions(["||".join("t" * 8)] * 512))
