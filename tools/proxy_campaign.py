@@ -184,9 +184,8 @@ def _wait_renewed(load: ProxyLoad) -> None:
 
 
 def _faults(load: ProxyLoad, events: Sequence[str]) -> list[str]:
-    faults = load.faults()
-    if {BROKER, BROKER_MOVES, MASTER, LOCAL}.intersection(events):
-        faults = [fault for fault in faults if "and lost" in fault]
+    is_broker_gone = bool({BROKER, BROKER_MOVES, MASTER, LOCAL}.intersection(events))
+    faults = load.faults(excuses_refused=is_broker_gone)
     if {BROKER, MASTER}.intersection(events) and BROKER_MOVES not in events:
         # There is no other broker.
         return faults

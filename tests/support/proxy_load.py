@@ -156,9 +156,10 @@ class ProxyLoad(Closing):
         with self._lock:
             return [body for body in self.sent if not self._is_done(body)]
 
-    def faults(self) -> list[str]:
+    def faults(self, *, excuses_refused: bool = False) -> list[str]:
         """What breaks a promise: a message that is lost, that comes again though it was
-        acknowledged, or before the time is over for which it was hidden."""
+        acknowledged, or before the time is over for which it was hidden. `excuses_refused`: one
+        whose acknowledgement was never answered with OK may come again at any time."""
         found = [
             f"{body}: sent, and lost: came {len(self.seen[body].receives)} times,"
             f" acknowledgements refused with {self.seen[body].refusals}"
@@ -166,7 +167,8 @@ class ProxyLoad(Closing):
         ]
         with self._lock:
             for body, seen in self.seen.items():
-                found += _faults_of(body, seen)
+                if not excuses_refused or seen.acknowledged is not None:
+                    found += _faults_of(body, seen)
         return found
 
     def duplicates(self) -> int:
