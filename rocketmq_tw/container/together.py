@@ -58,6 +58,8 @@ class SharedMachine:
     #: Shown to administrators beside each broker's own.
     other_configs: Sequence[Config] = ()
     in_thread: InThread
+    #: Lets jobs for so many brokers run in threads at once.
+    allow_brokers: Callable[[int], object] = lambda brokers: None
     describe: Describe
     #: Raises `CannotListenError` where a broker's port is taken, before its store is read.
     check_ports: Callable[[BrokerSetup], object] = lambda setup: None
@@ -119,6 +121,7 @@ class BrokersTogether:
         try:
             self._machine.check_ports(setup)
             broker = self._make(setup)
+            self._machine.allow_brokers(len(self.brokers) + 1)
             yield broker.start()
         except Exception as error:
             expected = (CannotListenError, ConfigError, EpochFileError, StoreError, OSError)

@@ -9,6 +9,10 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 
+#: Threads for a process, and for each broker in it beside others: one whose disk hangs keeps some
+#: seven for ever.
+_THREADS, _OF_A_BROKER = 10, 10
+
 #: Runs a blocking call in a thread; fires with its result.
 InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
 
@@ -21,6 +25,12 @@ def in_pool(reactor: Any) -> InThread:
         return done.addCallback(list.pop)
 
     return run
+
+
+def allow_brokers(reactor: Any, brokers: int) -> None:
+    """Lets jobs for so many brokers run at once in the thread pool of `reactor`, so that one whose
+    disk hangs holds up no others."""
+    reactor.suggestThreadPoolSize(_THREADS + _OF_A_BROKER * brokers)
 
 
 def _outcome(job: Callable[[], Any]) -> list[Any]:

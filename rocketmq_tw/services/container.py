@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
@@ -35,7 +36,7 @@ from rocketmq_tw.net.live_config import CONTAINER_RULES, LiveConfig, in_config_f
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.runtime.clock import wall_clock_ms
-from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.runtime.threads import allow_brokers, in_pool
 from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.container_brokers import (
@@ -187,6 +188,7 @@ class ContainerService(service.Service):
                 net_config=self._net,
                 other_configs=shown_beside(self._loaded),
                 in_thread=in_pool(self._reactor),
+                allow_brokers=partial(allow_brokers, self._reactor),
                 describe=describe_failed_broker,
                 check_ports=lambda setup: check_free(
                     ports_of_hosted(self._net.bind_address, setup)

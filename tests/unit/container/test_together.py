@@ -41,6 +41,8 @@ class Process:
 
     def __init__(self) -> None:
         self.clock = MemoryReactorClock()
+        #: For how many brokers threads were asked for.
+        self.brokers_allowed: list[int] = []
         net_config = NettyServerConfig(bind_address=HOST)
         self.hosting = BrokersTogether(
             SharedMachine(
@@ -50,6 +52,7 @@ class Process:
                 server=RemotingServer(self.clock, net_config),
                 net_config=net_config,
                 in_thread=Threads(),
+                allow_brokers=self.brokers_allowed.append,
                 describe=lambda error, setup: f"{setup.path}: {error}",
             )
         )
@@ -73,3 +76,11 @@ def test_lines_of_the_log_say_which_broker_they_are_of() -> None:
     assert lines == [
         f"DefaultCluster_{name}_0: the broker is slave now, its id is 1" for name in "ab"
     ]
+
+
+def test_each_broker_brings_threads_for_itself() -> None:
+    """A disk that hangs keeps those of its broker for ever."""
+    process = Process()
+    for name, port in (("a", 11), ("b", 21)):
+        process.wait_for(process.hosting.start(setup_of(name, port)))
+    assert process.brokers_allowed == [1, 2]
