@@ -28,6 +28,7 @@ import psutil
 from rocketmq_tw.services.process import python_version
 from tests.support.jars import PROJECT
 from tests.support.processes import ServerFailed
+from tests.support.wait import PeerFailed
 from tools.bench.cases import CASES, Bench, Case
 from tools.bench.client import LoadClients, LoadFailed
 from tools.bench.proxies import LocalProxySubject, ProxySubject
@@ -49,6 +50,9 @@ EVERY = (*CASES, *PROXY_CASES)
 TOO_SHORT = "too short to compare: a quick run only shows that the cases work"
 _IDLE_SECONDS = 8.0
 _MIB = 1 << 20
+
+#: What a case may fail with; the others go on.
+FAILURES = (LoadFailed, ServerFailed, PeerFailed, TimeoutError)
 
 Say = Callable[[str], None]
 
@@ -81,7 +85,7 @@ def main() -> int:
             directory = home / str(number)
             try:
                 Comparison(group, clients, directory, options, say, results).run()
-            except (LoadFailed, ServerFailed, TimeoutError) as error:
+            except FAILURES as error:
                 say(f"  {', '.join(case.name for case in group)} FAILED: {error}")
             shutil.rmtree(directory, ignore_errors=True)
     except KeyboardInterrupt:
@@ -89,7 +93,7 @@ def main() -> int:
     finally:
         clients.close()
         shutil.rmtree(home, ignore_errors=True)
-    _write(results, options)
+        _write(results, options)
     return 0
 
 
@@ -181,7 +185,7 @@ class Comparison:
             for case in self._cases:
                 try:
                     self._measure(case, options.warm if case is first else options.warm_more)
-                except (LoadFailed, ServerFailed, TimeoutError) as error:
+                except FAILURES as error:
                     # The others still tell something; this one is missing from the table.
                     self._say(f"  {case.title}: FAILED: {error}")
             server = SERVERS.get(first.make)

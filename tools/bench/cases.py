@@ -191,7 +191,7 @@ def _idle_connections(bench: Bench) -> dict[str, float]:
 
 
 def _many_queues(bench: Bench) -> dict[str, float]:
-    topic, queues = "bench-queues", bench.scaled(5_000)
+    topic, queues = "bench-queues", bench.scaled(4_000)
     create_topic(bench.subject.broker.address, topic, queues)
     wait_for_route(bench.subject, topic)
     return bench.load("sync", topic=topic, threads=16, seconds=bench.seconds, **APPLICATION)
@@ -320,7 +320,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case("far-behind", "pull from the beginning", _far_behind),
     Case("idle-connections", "16 threads beside 2,000 idle connections", _idle_connections),
-    Case("many-queues", "16 threads over 5,000 queues", _many_queues),
+    Case("many-queues", "16 threads over 4,000 queues", _many_queues),
     Case("routes", "route look-ups, 1,000 topics", _routes),
     Case(
         "sync-flush",

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.running import Closing
 from tools.bench import __main__ as bench_main
-from tools.bench.__main__ import Comparison, Results
+from tools.bench.__main__ import FAILURES, Comparison, Results
 from tools.bench.cases import Case
 from tools.bench.client import LoadFailed
 from tools.bench.statistics import CEILING, OURS, STOCK
@@ -38,7 +38,14 @@ class Played:
         self.clients.append(generator)
         return "the client"
 
-    def case(self, name: str, *, warms: bool = False, fails: str = "") -> Case:
+    def case(
+        self,
+        name: str,
+        *,
+        warms: bool = False,
+        fails: str = "",
+        error: type[Exception] = LoadFailed,
+    ) -> Case:
         played = self
 
         class Made(Closing):
@@ -58,7 +65,7 @@ class Played:
             played.steps.append((kind, name))
             played.now += bench.seconds
             if kind == fails:
-                raise LoadFailed("no answer")
+                raise error("no answer")
             windows = played.cpu_us.get(kind, [50.0])
             return {"cpu_us": windows.pop(0) if len(windows) > 1 else windows[0]}
 
@@ -130,8 +137,11 @@ def test_one_that_never_gets_steady_is_measured_after_its_time(played: Played) -
     assert steps.count((STOCK, "later")) <= 6 + 3
 
 
-def test_a_case_that_fails_keeps_no_other_from_its_turn(played: Played) -> None:
-    steps = played.run(played.case("bad", fails=OURS), played.case("good"))
+@pytest.mark.parametrize("error", FAILURES)
+def test_a_case_that_fails_keeps_no_other_from_its_turn(
+    played: Played, error: type[Exception]
+) -> None:
+    steps = played.run(played.case("bad", fails=OURS, error=error), played.case("good"))
     assert steps[3:-3] == [
         *turns("bad", STOCK, OURS),
         *3 * turns("good", STOCK, OURS, CEILING),
