@@ -156,7 +156,7 @@ def encode_record(message: StoredMessage, *, crc_property: bool = False) -> byte
         )
     except struct.error as error:
         raise RecordError(f"a number of the message is out of its range: {error}") from error
-    return b"".join((head, body, topic, SHORT_LENGTH.pack(properties_length), properties))
+    return b"".join([head, body, topic, SHORT_LENGTH.pack(properties_length), properties])
 
 
 def encode_batch_records(
@@ -281,7 +281,7 @@ def _encode_any_record(
         )
     except struct.error as error:
         raise RecordError(f"a number of the message is out of its range: {error}") from error
-    record = b"".join((head, body, topic, SHORT_LENGTH.pack(properties_length), properties))
+    record = b"".join([head, body, topic, SHORT_LENGTH.pack(properties_length), properties])
     return record + _crc_property(record) if crc_property else record
 
 

@@ -8,9 +8,10 @@ import resource
 import socket
 from typing import Any
 
-from twisted.internet.tcp import Port
+from twisted.internet.tcp import Port, Server
 from twisted.logger import Logger
 
+from rocketmq_tw.interpreter import IS_PYPY
 from rocketmq_tw.runtime.alarm import Alarm
 
 #: What the store, its checkpoints, replicas and our own connections need at most: a store without
@@ -23,6 +24,9 @@ _NO_LIMIT = 1 << 31
 ACCEPT_PAUSE = 1.0
 #: What passes by itself; `accept` would fail again at once and for ever.
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+#: Bytes that a connection reads at once at least.
+_SMALL_READ = 4096
 
 log = Logger()
 
@@ -57,12 +61,29 @@ def room_for_files() -> int:
     return min(_MOST_FILES, max(_FEWEST_FILES, (limit - room_for_connections()) // 2))
 
 
+class FittingReads(Server):
+    """A connection that reads little at once while little comes. PyPy takes memory for all that a
+    read may bring, 64 KiB with Twisted's limit, where most requests have some hundred bytes."""
+
+    bufferSize = _SMALL_READ
+
+    def _dataReceived(self, data: bytes | None) -> Any:
+        size = len(data or b"")
+        if size == self.bufferSize:
+            self.bufferSize = min(2 * size, Server.bufferSize)
+        elif 8 * size < self.bufferSize:
+            self.bufferSize = max(self.bufferSize // 2, _SMALL_READ)
+        return super()._dataReceived(data)
+
+
 class PatientPort(Port):
-    """Twisted's port, but for two things. Where `accept` fails for want of descriptors or memory,
-    it leaves the waiting connections in the backlog for `ACCEPT_PAUSE` seconds; Twisted closes them
-    with a line each, or asks again in each turn. And it may be shared with other processes."""
+    """Twisted's port, but for two things, and `FittingReads` on PyPy. Where `accept` fails for want
+    of descriptors or memory, it leaves the waiting connections in the backlog for `ACCEPT_PAUSE`
+    seconds; Twisted closes them with a line each, or asks again in each turn. And it may be shared
+    with other processes."""
 
     log = Logger()
+    transport = FittingReads if IS_PYPY else Server
     #: Whether other processes of the user may listen on it too, where theirs is shared as well.
     is_shared = False
 

@@ -369,7 +369,7 @@ def _encode_binary(command: RemotingCommand) -> bytes:
     fixed = _FIXED.pack(
         code, command.language, command.version, command.opaque, command.flag, len(remark)
     )
-    return b"".join((fixed, remark, _INT.pack(len(fields)), fields))
+    return b"".join([fixed, remark, _INT.pack(len(fields)), fields])
 
 
 @remembered(1024)

@@ -41,7 +41,7 @@ def encode_frame(serialization: int, header: bytes, body: bytes = b"") -> bytes:
     if length > MAX_HEADER_LENGTH:
         raise WireError(f"a header of {length} bytes does not fit the 24-bit length")
     lengths = _pack_lengths(4 + length + len(body), serialization << 24 | length)
-    return b"".join((lengths, header, body)) if body else lengths + header
+    return lengths + header + body
 
 
 class FrameDecoder:

@@ -84,7 +84,7 @@ class Http2Frame(msgspec.Struct, frozen=True, gc=False):
 def make_frame(kind: int, flags: int, stream_id: int, payload: bytes | memoryview = b"") -> bytes:
     """Returns a frame; `payload` has 2**24 - 1 bytes at most."""
     size = len(payload)
-    return b"".join((_HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id), payload))
+    return _HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload
 
 
 def go_away(last_stream: int, code: int, why: bytes) -> bytes:

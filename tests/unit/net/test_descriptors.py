@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net import descriptors as ports
+from rocketmq_tw.net.descriptors import FittingReads
 from rocketmq_tw.net.reactor import ServerReactor
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.store.commit_log import CommitLog
@@ -195,3 +197,35 @@ def test_an_error_of_one_connection_holds_up_no_other(listening: Listening) -> N
     listening.run_until(lambda: listening.calls == 1)
     listening.error = None
     listening.run_until(lambda: len(listening.accepted) == 1)
+
+
+class _Sizes(Protocol):
+    """Notes how much each read brought."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def dataReceived(self, data: bytes) -> None:
+        self.sizes.append(len(data))
+
+
+def test_reads_get_larger_where_much_comes_and_small_again() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        far.setblocking(False)
+        protocol = _Sizes()
+        server: Any = SimpleNamespace(_realPortNumber=1)
+        connection = FittingReads(near, protocol, ("a", 1), server, 1, MemoryReactorClock())
+        for size in (300, 4096, 8192, 16384, 32768, 65536, 65536):
+            far.sendall(bytes(size))
+            connection.doRead()
+        assert protocol.sizes == [300, 4096, 8192, 16384, 32768, 65536, 65536]
+        far.sendall(bytes(70_000))
+        connection.doRead()
+        connection.doRead()
+        assert protocol.sizes[-2:] == [65536, 70_000 - 65536]
+        assert connection.bufferSize == 32768
+        for _ in range(8):
+            far.sendall(b"small")
+            connection.doRead()
+        assert connection.bufferSize == 4096
