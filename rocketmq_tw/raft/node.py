@@ -352,12 +352,22 @@ class RaftNode:
             self._send_all(ready.immediate)
             if not ready.must_store:
                 self._finish(ready)
-                if self._machine is not None and self.core.applied_index < self.core.commit_index:
-                    # A sender that starts on a long log lets others in between its pieces.
+                if self._has_long_work:
                     self._wake()
                     break
                 continue
             self._store_ready(ready)
+
+    @property
+    def _has_long_work(self) -> bool:
+        """Whether the core has pieces of a long log to apply or to push: others are let in between
+        them."""
+        core = self.core
+        if core.has_more_to_push:
+            return True
+        return self._machine is not None and core.applied_index < min(
+            core.commit_index, core.log.stable_index
+        )
 
     def _store_ready(self, ready: Ready) -> None:
         self._disk.run(

@@ -134,15 +134,19 @@ class Log:
         """Returns the entry at `index`; KeyError where there is none."""
         if not self.begin_index <= index <= self.end_index:
             raise KeyError(index)
-        if self._tail and index >= self._tail[0].index:
+        if self.is_recent(index):
             return self._tail[index - self._tail[0].index]
         return self._store.read(index)
+
+    def is_recent(self, index: int) -> bool:
+        """Returns whether the entries from `index` on are in memory."""
+        return bool(self._tail) and index >= self._tail[0].index
 
     def slice(self, first: int, count: int, max_bytes: int) -> list[Entry]:
         """Returns up to `count` entries from `first`, at least one, then no more than
         `max_bytes`."""
         last = min(self.end_index, first + count - 1)
-        if self._tail and first >= self._tail[0].index:
+        if self.is_recent(first):
             start = first - self._tail[0].index
             candidates = self._tail[start : start + last - first + 1]
         else:

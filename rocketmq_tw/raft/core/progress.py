@@ -6,6 +6,12 @@ from enum import Enum
 from rocketmq_tw.raft.core.codes import PushKind
 from rocketmq_tw.structs import msgspec
 
+#: How many pushes that timed out are remembered: all that are sent before the longest wait is over,
+#: with the default window, twice.
+MOST_LATE = 256
+#: How often the time-out doubles while a follower answers none in time.
+MOST_DOUBLINGS = 3
+
 
 class Phase(Enum):
     """COMPARE looks for the last common entry, TRUNCATE cuts what is behind it, APPEND streams,
@@ -52,11 +58,17 @@ class PeerProgress(msgspec.Struct):
     snapshot_offset: int = 0
     snapshot_unsupported: bool = False
     pending: dict[int, Pending] = msgspec.field(default_factory=dict)
+    #: Pushes of this phase that timed out, oldest first: a follower whose disk is slow answers them
+    #: yet, and would never be in time were each answer to the last sending only.
+    late: dict[int, Pending] = msgspec.field(default_factory=dict)
+    #: How often the time-out is doubled.
+    doublings: int = 0
 
     def compare_from(self, end_index: int) -> None:
         """Starts over with a comparison at the leader's last entry."""
         self.phase = Phase.COMPARE
         self.pending.clear()
+        self.late.clear()
         self.common_index = -1
         self.mismatch_index = end_index + 1
         self.probe_step = 1
@@ -99,10 +111,25 @@ class PeerProgress(msgspec.Struct):
         self.match_index = max(self.match_index, match_index)
         self.next_index = match_index + 1
         self.pending.clear()
+        self.late.clear()
 
-    def oldest_pending(self) -> Pending | None:
-        return next(iter(self.pending.values()), None)
+    def gives_up_at(self, timeout_ms: int) -> int | None:
+        """Returns when the oldest push has waited for too long; None where none waits. `timeout_ms`
+        is the time-out of a follower that answers in time."""
+        oldest = next(iter(self.pending.values()), None)
+        return None if oldest is None else oldest.sent_at + (timeout_ms << self.doublings)
+
+    def timed_out(self) -> None:
+        """Waits no more for what is pending: it is sent again, if this follower appends."""
+        if self.phase is Phase.APPEND:
+            self.late |= self.pending
+            while len(self.late) > MOST_LATE:
+                del self.late[next(iter(self.late))]
+            self.next_index = self.match_index + 1
+        self.pending.clear()
+        self.doublings = min(self.doublings + 1, MOST_DOUBLINGS)
 
     def answered(self, rpc: int) -> Pending | None:
-        """Takes the pending push out that `rpc` answers; None for a repeated or old answer."""
-        return self.pending.pop(rpc, None)
+        """Takes the push out that `rpc` answers, pending or late; None for a repeated answer, and
+        for one from before another phase."""
+        return self.pending.pop(rpc, None) or self.late.pop(rpc, None)

@@ -176,6 +176,12 @@ class RaftCore:
     def transferring(self) -> bool:
         return self._state.transferee is not None
 
+    @property
+    def has_more_to_push(self) -> bool:
+        """Whether the next `ready()` sends more of what has to be read from the store: others may
+        come in between."""
+        return self._state.role is RaftRole.LEADER and self.replication.has_more
+
     # What drives the object.
 
     def tick(self, now: int) -> None:

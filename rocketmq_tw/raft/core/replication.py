@@ -10,6 +10,10 @@ from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, SnapshotRe
 from rocketmq_tw.raft.core.progress import PeerProgress, Pending, Phase
 from rocketmq_tw.raft.core.snapshot import SnapshotSender
 
+#: For how many pushes to a follower entries are read from the store in one call of `maintain`. To
+#: read those of a whole window would take longer than others can wait.
+READ_AT_ONCE = 1
+
 #: Makes the body of a new leader's first entry, which is to begin at this position of the data
 #: files. Its length is the same for all positions.
 OpeningBody = Callable[[int], bytes]
@@ -32,6 +36,8 @@ class Replication:
         self.progress: dict[str, PeerProgress] = {}
         #: The first index that a read may rely on: what our predecessors left is committed then.
         self.barrier_index = -1
+        #: Whether pushes wait for the next call of `maintain`: their entries have to be read.
+        self.has_more = False
         state.role_listeners.append(self._role_changed)
 
     def _role_changed(self, role: RaftRole) -> None:
@@ -56,9 +62,9 @@ class Replication:
         config = self._state.config
         times: list[int] = []
         for progress in self.progress.values():
-            oldest = progress.oldest_pending()
-            if oldest is not None:
-                times.append(oldest.sent_at + config.push_timeout_ms)
+            gives_up_at = progress.gives_up_at(config.push_timeout_ms)
+            if gives_up_at is not None:
+                times.append(gives_up_at)
             elif progress.phase is not Phase.APPEND:
                 if not self._state.log.is_empty:
                     times.append(progress.retry_at)
@@ -70,25 +76,26 @@ class Replication:
         return min(times, default=None)
 
     def maintain(self) -> None:
-        """Sends to every follower what is due."""
+        """Sends to every follower what is due, but for a part of what has to be read for that: the
+        rest is due at once, `has_more`."""
+        self.has_more = False
         for progress in self.progress.values():
-            self._push(progress)
+            self._push(progress, READ_AT_ONCE)
 
-    def _push(self, progress: PeerProgress) -> None:
+    def _push(self, progress: PeerProgress, reads: int = 0) -> None:
+        """Sends what is due; for `reads` pushes entries may be read from the store."""
         now, config = self._state.now, self._state.config
-        oldest = progress.oldest_pending()
-        if oldest is not None and now >= oldest.sent_at + config.push_timeout_ms:
-            progress.pending.clear()
-            if progress.phase is Phase.APPEND:
-                progress.next_index = progress.match_index + 1
+        gives_up_at = progress.gives_up_at(config.push_timeout_ms)
+        if gives_up_at is not None and now >= gives_up_at:
+            progress.timed_out()
         if now < progress.retry_at or self._state.log.is_empty:
             return
         if progress.phase is Phase.APPEND:
-            self._append(progress)
+            self._append(progress, reads)
         elif progress.pending:
             return
         elif progress.phase is Phase.COMPARE:
-            self._compare(progress)
+            self._compare(progress, reads)
         elif progress.phase is Phase.SNAPSHOT:
             self._send_snapshot(progress)
         else:
@@ -113,7 +120,7 @@ class Replication:
             )
         )
 
-    def _append(self, progress: PeerProgress) -> None:
+    def _append(self, progress: PeerProgress, reads: int) -> None:
         log, config = self._state.log, self._state.config
         if progress.next_index < log.begin_index:
             self._compare_again(progress)
@@ -122,6 +129,11 @@ class Replication:
             progress.next_index <= log.end_index
             and len(progress.pending) < config.max_inflight_pushes
         ):
+            if not log.is_recent(progress.next_index):
+                if not reads:
+                    self.has_more = True
+                    return
+                reads -= 1
             entries = log.slice(
                 progress.next_index, config.max_batch_entries, config.max_batch_bytes
             )
@@ -139,7 +151,7 @@ class Replication:
         progress.compare_from(self._state.log.end_index)
         self._compare(progress)
 
-    def _compare(self, progress: PeerProgress) -> None:
+    def _compare(self, progress: PeerProgress, reads: int = 0) -> None:
         """Sends the next comparison, or goes on from the last common entry."""
         log = self._state.log
         index = progress.next_probe(log.begin_index)
@@ -158,7 +170,7 @@ class Replication:
             return
         if common >= log.begin_index and progress.peer_end == common:
             progress.append_from(common)
-            self._append(progress)
+            self._append(progress, reads)
             return
         progress.phase = Phase.TRUNCATE
         self._truncate(progress)
@@ -194,6 +206,7 @@ class Replication:
             self._retry_later(progress)
             return
         progress.failures = 0
+        self._look_at_time(progress, pending)
         if progress.phase is Phase.COMPARE:
             self._compared(progress, response)
         elif progress.phase is Phase.TRUNCATE and code is Code.INCONSISTENT_STATE:
@@ -207,6 +220,12 @@ class Replication:
         else:
             self._accepted(progress, pending)
         self._push(progress)
+
+    def _look_at_time(self, progress: PeerProgress, pending: Pending) -> None:
+        """Has the usual time-out again for a follower that answers within it. One that always
+        answers, but later, keeps the longer one."""
+        if self._state.now - pending.sent_at <= self._state.config.push_timeout_ms:
+            progress.doublings = 0
 
     def _retry_later(self, progress: PeerProgress) -> None:
         config = self._state.config
@@ -233,6 +252,8 @@ class Replication:
             progress.match_index = max(
                 progress.match_index, min(pending.last_index, self._state.log.end_index)
             )
+            # A late answer may be to more than what was sent again.
+            progress.next_index = max(progress.next_index, progress.match_index + 1)
         told = min(pending.commit_index, progress.match_index)
         progress.told_commit = max(progress.told_commit, told)
         self.advance_commit()
@@ -245,6 +266,8 @@ class Replication:
         pending = progress.answered(response.rpc) if progress is not None else None
         if progress is None or pending is None or progress.phase is not Phase.SNAPSHOT:
             return
+        if code is Code.SUCCESS:
+            self._look_at_time(progress, pending)
         if code is Code.UNSUPPORTED:
             progress.snapshot_unsupported = True
             self._compare_again(progress)

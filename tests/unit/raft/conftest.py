@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -41,6 +42,8 @@ class NodeGroup:
         self.clock.advance(1000)
         self.network = MemoryNetwork(self.clock)
         self.disks = {member: FaultyFiles(MemoryFiles()) for member in PEERS}
+        #: Seconds that a member's disk takes for all that it is given; none: it is done at once.
+        self.disk_seconds: dict[str, float] = {}
         self.nodes: dict[str, RaftNode] = {}
         self.machines: dict[str, KeyValue] = {}
         self._client = self.network.client()
@@ -62,13 +65,22 @@ class NodeGroup:
             config,
             store,
             self.network.client(),
-            run_at_once,
+            partial(self._run_blocking, member),
             Replicated(machine),
             Random(int(member[1:])),
         )
         members = MemberAddresses(self.clock, PEERS, run_at_once)
         self.network.serve(PEERS[member], DLedgerRequests(node, members).table())
         node.start()
+
+    def _run_blocking(self, member: str, action: Callable[[], None]) -> "Deferred[None]":
+        done = run_at_once(action)
+        seconds = self.disk_seconds.get(member, 0.0)
+        if not seconds:
+            return done
+        told: Deferred[None] = Deferred()
+        self.clock.callLater(seconds, done.chainDeferred, told)
+        return told
 
     def stop(self, member: str) -> None:
         """The process goes away as by kill -9."""
