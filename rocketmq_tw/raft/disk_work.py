@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from rocketmq_tw.runtime.failures import FailuresInARow
@@ -21,19 +22,27 @@ class DiskWork:
 
     def __init__(
         self,
+        clock: IReactorTime,
         run_blocking: RunBlocking,
         over: Callable[[Callable[[], None]], object],
         failed: Callable[[Failure], object],
     ) -> None:
+        self._clock = clock
         self._run_blocking = run_blocking
         self._over = over
         self._failed = failed
         self._under_way: Deferred[None] | None = None
+        self._began = 0.0
 
     @property
     def is_busy(self) -> bool:
         """Whether an action is under way: no other one may be given."""
         return self._under_way is not None
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the action that is under way has taken by now; 0 where none is."""
+        return self._clock.seconds() - self._began if self.is_busy else 0.0
 
     def when_idle(self, then: Callable[[], object]) -> None:
         """Calls `then`, now or behind the action that is under way."""
@@ -56,6 +65,7 @@ class DiskWork:
                 failure.raiseException()
             self._is_over(partial(refused, failure))
 
+        self._began = self._clock.seconds()
         under_way = self._under_way = self._run_blocking(action)
         under_way.addCallbacks(lambda _: self._is_over(done), failed).addErrback(self._ended)
 

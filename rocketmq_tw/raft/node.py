@@ -31,6 +31,9 @@ from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.place import PlaceFound
 
+#: How long a leader's disk may be at one piece of work, as a multiple of the silence after which
+#: followers elect another one: behind that it may hang, and they are let go.
+DISK_PATIENCE = 2.0
 #: Seconds between two looks whether a member's files are in their place.
 PLACE_LOOK_SECONDS = 1.0
 
@@ -53,7 +56,8 @@ NOTHING = Replicated()
 class RaftNode:
     """Runs a member's core: feeds it and carries out its `Ready`. Everything runs on the reactor's
     thread except the storing of a `Ready`: while that lasts no other one is taken, so all that
-    comes meanwhile is stored together.
+    comes meanwhile is stored together. Heartbeats and their answers go on, since a slow disk is
+    no reason for an election; a leader's until its disk seems to hang.
 
     Where the disk is full, or no descriptor is left, the member keeps its `Ready` and is, for the
     others, as one that cannot be reached: it leads no more, and answers nothing that it has not
@@ -99,7 +103,7 @@ class RaftNode:
         self._tokens = 0
         self._running = False
         self._run_blocking = run_blocking
-        self._disk = DiskWork(run_blocking, self._disk_free, self._failed)
+        self._disk = DiskWork(clock, run_blocking, self._disk_free, self._failed)
         #: Whether a look at the files' place is under way.
         self._is_looking = False
         #: Whether this member may lead its group, but for what it cannot store.
@@ -278,7 +282,7 @@ class RaftNode:
             self._failed(Failure())
             raise Refused(Code.DISK_ERROR, str(error)) from error
         self._answers[message.rpc] = deferred
-        self._wake()
+        self._took(message)
         return deferred
 
     def transfer(self, transferee: str) -> "Deferred[Code]":
@@ -319,8 +323,31 @@ class RaftNode:
             self._wake_alarm.set_if_unset(0)
 
     def _tick(self) -> None:
-        self.core.tick(self._now_ms())
-        self._pump()
+        if not self._disk.is_busy:
+            self.core.tick(self._now_ms())
+            self._pump()
+        elif self.core.next_beat() is not None:
+            self.core.tick(self._now_ms())
+            self._beat()
+
+    def _took(self, message: m.RaftMessage) -> None:
+        """The core has taken a message in."""
+        if self._disk.is_busy and isinstance(message, (m.HeartbeatRequest, m.HeartbeatResponse)):
+            self._beat()
+        else:
+            self._wake()
+
+    def _beat(self) -> None:
+        """While the disk is busy: sends the heartbeats that promise nothing of what it stores."""
+        if self._unstored.is_kept:
+            return
+        raft = self.config.raft
+        silence_ms = raft.heartbeat_interval_ms * raft.max_heartbeat_leak
+        beats = self.core.take_beats()
+        if self._disk.busy_seconds > DISK_PATIENCE * silence_ms / 1000:
+            beats = [one for one in beats if not isinstance(one, m.HeartbeatRequest)]
+        self._send_all(beats)
+        self._schedule_tick()
 
     def _pump(self) -> None:
         if self._in_pump:
@@ -332,7 +359,7 @@ class RaftNode:
             self._failed(Failure())
         finally:
             self._in_pump = False
-        if not self._disk.is_busy and not self._unstored.is_kept:
+        if not self._unstored.is_kept:
             self._schedule_tick()
 
     def _drain(self) -> None:
@@ -454,9 +481,11 @@ class RaftNode:
             listener(role, core.term)
 
     def _schedule_tick(self) -> None:
-        if not self._running:
+        core = self.core
+        due = core.next_beat() if self._disk.is_busy else core.next_deadline()
+        if not self._running or due is None:
             return
-        delay = max(0.001, self.core.next_deadline() / 1000 - self._clock.seconds())
+        delay = max(0.001, due / 1000 - self._clock.seconds())
         # Ticks that come too early are harmless, so only a nearer deadline moves one.
         self._tick_alarm.set_no_later(delay)
 
@@ -481,4 +510,4 @@ class RaftNode:
         except Exception:
             self._failed(Failure())
         else:
-            self._wake()
+            self._took(response)

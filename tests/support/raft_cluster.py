@@ -4,7 +4,7 @@ Times are microseconds of the simulation; members have clocks of their own that 
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from random import Random
 
@@ -157,8 +157,7 @@ class SimMember:
             cluster.invariants.check_step(self.id, core)
             if ready is None:
                 break
-            for message in ready.immediate:
-                cluster.send(message)
+            self._send_all(ready.immediate)
             if ready.must_store and cluster.faults.max_disk_ms:
                 self.busy = ready
                 delay = cluster.random.randrange(cluster.faults.max_disk_ms * MS)
@@ -166,7 +165,19 @@ class SimMember:
             else:
                 self._store(ready)
         if self.up and not self.is_aside:
+            self._send_all(core.take_beats())
             self._schedule_tick()
+
+    @property
+    def _stored_end(self) -> int:
+        """The index of the last entry that its files hold, or that their snapshot covers."""
+        snapshot = self.store.snapshot
+        return max(self.store.end_index, -1 if snapshot is None else snapshot.index)
+
+    def _send_all(self, messages: Sequence[RaftMessage]) -> None:
+        for message in messages:
+            self.cluster.invariants.check_sent(message, self._stored_end)
+            self.cluster.send(message)
 
     def _stored(self) -> None:
         ready = self.busy
@@ -221,8 +232,9 @@ class SimMember:
             if ready.hard_state is not None:
                 self.stored_term = ready.hard_state.term
             cluster.invariants.check_stored(self.id, core, ready)
-        for message in ready.messages:
-            cluster.send(message)
+        self._send_all(ready.messages)
+        if ready.committed:
+            cluster.invariants.check_applied(self.id, self._stored_end, ready.committed[-1].index)
         if ready.snapshot is not None:
             self.machine.load_snapshot(ready.snapshot.data)
             self._fail_all()

@@ -1,7 +1,8 @@
 """What must hold in a group after every step, checked against all that was ever seen of it."""
 
-from rocketmq_tw.raft.core.codes import RaftRole
+from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.entry import Entry, crc_of_body
+from rocketmq_tw.raft.core.messages import PushResponse, RaftMessage
 from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 
 
@@ -11,7 +12,7 @@ class Violation(AssertionError):
 
 class Invariants:
     """One leader a term, one vote a term and member, log matching, leader completeness, and
-    committed entries that stay."""
+    committed entries that stay. No entry is answered for or applied before it is stored."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, str] = {}
@@ -69,6 +70,18 @@ class Invariants:
             known = self._entries.setdefault((entry.index, entry.term), mark)
             if known[:2] != mark[:2] or (None not in (known[2], before) and known[2] != before):
                 raise Violation(f"{member} has another entry {entry.index} of term {entry.term}")
+
+    def check_sent(self, message: RaftMessage, stored_end: int) -> None:
+        """What a member says it has, while its files end with `stored_end`."""
+        if not isinstance(message, PushResponse) or message.code is not Code.SUCCESS:
+            return
+        if message.index + message.count - 1 > stored_end:
+            raise Violation(f"{message.source} has stored up to {stored_end}: {message}")
+
+    def check_applied(self, member: str, stored_end: int, applied: int) -> None:
+        """What a member applies, while its files end with `stored_end`."""
+        if applied > stored_end:
+            raise Violation(f"{member} applies {applied}, and has stored up to {stored_end}")
 
     def member_restarted(self, member: str, core: RaftCore, stored_term: int) -> None:
         """What a member finds after a crash must hold all that it promised."""

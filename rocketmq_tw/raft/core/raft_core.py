@@ -10,7 +10,8 @@ The caller's duty, for every `Ready`, in this order:
 4. call `advance()`.
 
 Messages, ticks, proposals and reads may come in between, but the next `ready()` only after
-`advance()`. `next_deadline()` says when `tick` is next needed.
+`advance()`; meanwhile `take_beats()` has the heartbeats that need not wait for it.
+`next_deadline()` says when `tick` is next needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,10 +40,10 @@ from rocketmq_tw.raft.core.snapshot import (
 from rocketmq_tw.raft.core.transfer import LeadershipTransfer
 from rocketmq_tw.structs import msgspec
 
-#: Messages that promise nothing about our storage, so they need not wait for it.
+_BEATS = (m.HeartbeatRequest, m.HeartbeatResponse)
+#: Messages that promise nothing about our storage but the term, so they need not wait for it.
 _UNBOUND = (
-    m.HeartbeatRequest,
-    m.HeartbeatResponse,
+    *_BEATS,
     m.PushRequest,
     m.SnapshotRequest,
     m.TransferRequest,
@@ -213,6 +214,16 @@ class RaftCore:
             times.append(transfer)
         return min(times)
 
+    def next_beat(self) -> int | None:
+        """Returns when `tick` must be called at the latest while a `Ready` is being carried out:
+        for heartbeats, or for their absence; None for a candidate, which sends nothing before that
+        is done. In ms of the core's clock."""
+        if self._state.role is RaftRole.CANDIDATE:
+            return None
+        if self._state.role is RaftRole.FOLLOWER:
+            return self.heartbeats.follower_deadline
+        return self.heartbeats.leader_deadline
+
     def step(self, message: m.RaftMessage, now: int) -> None:
         """Takes a message of another member. Messages for another target, and those that `check`
         refuses, are ignored."""
@@ -346,6 +357,18 @@ class RaftCore:
             messages = ready.messages
             ready.immediate = [one for one in messages if isinstance(one, _UNBOUND)]
             ready.messages = [one for one in messages if not isinstance(one, _UNBOUND)]
+
+    def take_beats(self) -> list[m.RaftMessage]:
+        """Returns heartbeats and answers to heartbeats that may be sent before the last `Ready` is
+        carried out: they promise nothing but that this member is in its term. None where that is
+        not stored yet."""
+        state, ready = self._state, self._in_flight
+        if state.hard_dirty or (ready is not None and ready.hard_state is not None):
+            return []
+        beats: list[m.RaftMessage] = [one for one in state.outbox if isinstance(one, _BEATS)]
+        if beats:
+            state.outbox = [one for one in state.outbox if not isinstance(one, _BEATS)]
+        return beats
 
     def advance(self) -> None:
         """Tells the core that all of the last `Ready` was carried out."""

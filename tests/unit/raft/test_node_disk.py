@@ -453,3 +453,59 @@ def test_a_member_whose_index_cannot_be_synced_stops() -> None:
     before = files.read("/s/checkpoint") if files.exists("/s/checkpoint") else b""
     lone.node.stop()
     assert (files.read("/s/checkpoint") if before else b"") == before
+
+
+def test_a_heartbeat_is_answered_while_entries_are_stored() -> None:
+    files = MemoryFiles()
+    stored(files, OLD[:1])
+    lone = LoneNode(files)
+    lone.follow()
+    lone.push(PushKind.COMPARE, NEW[:1], -1)
+    lone.run_disk()
+    pushed = lone.push(PushKind.APPEND, NEW[1:], -1)
+    lone.clock.advance(1)
+    assert len(lone.waiting) == 1
+    answers = lone.hear(m.HeartbeatRequest)
+    lone.clock.advance(0.001)
+    assert [answer.code for answer in answers] == [Code.SUCCESS] and not pushed
+    lone.run_disk()
+    assert [answer.code for answer in pushed] == [Code.SUCCESS]
+
+
+def test_a_heartbeat_of_a_term_that_is_not_stored_waits() -> None:
+    files = MemoryFiles()
+    stored(files, OLD[:1])
+    lone = LoneNode(files)
+    lone.follow()
+    # A later term was heard of, and is being stored.
+    lone.hear(m.VoteRequest, source="n2", term=3, end_index=9, end_term=2)
+    lone.clock.pump([0.01] * 3)
+    assert lone.node.core.term == 3 and len(lone.waiting) == 1
+    answers = lone.hear(m.HeartbeatRequest, source="n2", term=3)
+    lone.clock.advance(0.5)
+    assert not answers
+    lone.run_disk()
+    assert [answer.code for answer in answers] == [Code.SUCCESS]
+
+
+def test_nobody_is_asked_for_a_vote_while_the_disk_is_busy() -> None:
+    """Neither is the reactor kept busy by what waits for the disk."""
+    files = MemoryFiles()
+    stored(files, OLD[:1])
+    lone = LoneNode(files)
+    lone.follow()
+    lone.push(PushKind.COMPARE, NEW[:1], -1)
+    lone.run_disk()
+    lone.push(PushKind.APPEND, NEW[1:], -1)
+    lone.clock.advance(0.001)
+    ticks, tick = list[int](), lone.node.core.tick
+    lone.node.core.tick = lambda now: (ticks.append(now), tick(now))  # type: ignore[method-assign]
+    for _ in range(60_000):
+        lone.clock.advance(0.001)
+    assert lone.node.core.role is RaftRole.CANDIDATE and lone.node.core.term == 2
+    assert len(ticks) < 5 and not lone.node.core._state.outbox[1:]
+    lone.run_disk()
+    for _ in range(20):
+        lone.clock.advance(0.3)
+        lone.run_disk()
+    assert lone.node.core.vote_for == "n0"

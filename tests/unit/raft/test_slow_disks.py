@@ -39,3 +39,35 @@ def test_a_group_commits_although_followers_answer_behind_the_time_out(
     assert min(waits) > 0, f"nothing was committed for 12 s: {found}"
     group.run(20)
     assert group.nodes[leader].core.commit_index == 59
+
+
+def test_a_leader_whose_disk_is_slow_stays_the_leader(group: NodeGroup) -> None:
+    leader = group.elect()
+    term = group.nodes[leader].core.term
+    group.disk_seconds = {leader: 10.0}
+    append(group.nodes[leader])
+    group.run(11.0)
+    assert group.nodes[leader].is_leader
+    assert {node.core.term for node in group.nodes.values()} == {term}
+    assert group.nodes[leader].core.commit_index == 0
+
+
+def test_followers_whose_disks_are_slow_elect_nobody(group: NodeGroup) -> None:
+    leader = group.elect()
+    term = group.nodes[leader].core.term
+    group.disk_seconds = {member: 15.0 for member in PEERS if member != leader}
+    append(group.nodes[leader])
+    group.run(14.0)
+    assert group.nodes[leader].is_leader
+    assert {node.core.term for node in group.nodes.values()} == {term}
+
+
+def test_a_leader_whose_disk_hangs_is_replaced(group: NodeGroup) -> None:
+    leader = group.elect()
+    group.disk_seconds = {leader: 1e6}
+    append(group.nodes[leader])
+    assert group.run_until(
+        lambda: any(node.is_leader for name, node in group.nodes.items() if name != leader),
+        limit=40.0,
+    )
+    assert not group.nodes[leader].is_leader
