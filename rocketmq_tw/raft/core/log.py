@@ -5,6 +5,7 @@ read from the store, but for a recent tail that pushes are served from.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from rocketmq_tw.raft.core.entry import (
@@ -47,9 +48,9 @@ class LogBase(msgspec.Struct, frozen=True):
 class LogWrites(NamedTuple):
     """What the store has to do, in the order of the fields."""
 
-    reset: LogBase | None
-    truncate_after: int | None
-    entries: list[Entry]
+    reset: LogBase | None = None
+    truncate_after: int | None = None
+    entries: Sequence[Entry] = ()
 
     def __bool__(self) -> bool:
         return self.reset is not None or self.truncate_after is not None or bool(self.entries)
@@ -279,6 +280,11 @@ class Log:
             or self._truncate_after is not None
             or self._reset is not None
         )
+
+    @property
+    def only_grows(self) -> bool:
+        """Whether all that has to be stored are entries behind the stored ones."""
+        return self._truncate_after is None and self._reset is None
 
     def stored(self, end_index: int) -> None:
         """Notes that the last writes, up to `end_index`, are on stable storage. Entries cut since

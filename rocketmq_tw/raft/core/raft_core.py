@@ -130,6 +130,8 @@ class RaftCore:
         self._transfer = LeadershipTransfer(state, self.election, self.heartbeats, self.replication)
         self._reads = Reads(state, self.heartbeats, self.replication)
         self._in_flight: Ready | None = None
+        #: Whether the last `Ready` left entries for the next one to store.
+        self._left_writes = False
         self._steps: dict[type, Callable[[Any], None]] = {
             m.VoteRequest: self.election.on_request,
             m.VoteResponse: self.election.on_response,
@@ -315,12 +317,13 @@ class RaftCore:
             self._reads.flush()
             self.replication.advance_commit()
             self.replication.maintain()
-        first = self.applied_index + 1
-        committed: list[Entry] = []
-        if first <= state.commit_index and first >= state.log.begin_index:
-            count = state.commit_index - self.applied_index
-            committed = state.log.slice(first, count, state.config.max_apply_bytes)
+        self._left_writes = not self._left_writes and self._may_apply_first()
+        if self._left_writes:
+            self._in_flight = ready = self._ready_without_writes()
+            self._commit_in_flight = min(state.commit_index, state.log.stable_index)
+            return ready
         hard_state = HardState(state.term, state.vote_for) if state.hard_dirty else None
+        committed = self._committed_to(state.commit_index)
         ready = Ready(
             hard_state=hard_state,
             snapshot=self._snapshots.take(),
@@ -349,6 +352,44 @@ class RaftCore:
         self._commit_in_flight = state.commit_index
         self._in_flight = ready
         return ready
+
+    def _may_apply_first(self) -> bool:
+        """Returns whether entries are committed and stored, while behind them only entries are to
+        be stored. Those need not be waited for."""
+        state = self._state
+        log = state.log
+        first = self.applied_index + 1
+        return (
+            log.begin_index <= first <= min(state.commit_index, log.stable_index)
+            and log.has_writes
+            and log.only_grows
+            and not state.hard_dirty
+        )
+
+    def _ready_without_writes(self) -> Ready:
+        """Returns what can be done before entries are stored; the next `Ready` has them, and the
+        answers and roles that go with them."""
+        state = self._state
+        messages = state.outbox
+        state.outbox = [one for one in messages if not isinstance(one, _UNBOUND)]
+        return Ready(
+            hard_state=None,
+            snapshot=None,
+            writes=LogWrites(),
+            immediate=[one for one in messages if isinstance(one, _UNBOUND)],
+            messages=[],
+            committed=self._committed_to(min(state.commit_index, state.log.stable_index)),
+            reads=self._reads.take_confirmed(),
+            failed_reads=self._reads.take_failed(),
+            roles=[],
+        )
+
+    def _committed_to(self, last: int) -> list[Entry]:
+        """Returns entries up to `last` that are to be applied next."""
+        first, log = self.applied_index + 1, self._state.log
+        if not log.begin_index <= first <= last:
+            return []
+        return log.slice(first, last - first + 1, self._state.config.max_apply_bytes)
 
     def _split_messages(self, ready: Ready) -> None:
         if not ready.must_store:

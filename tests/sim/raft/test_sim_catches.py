@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketmq_tw.raft.core import election, follower, heartbeat, log, replication
+from rocketmq_tw.raft.core import election, follower, heartbeat, log, raft_core, replication
 from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.member_state import MemberState
+from rocketmq_tw.raft.core.messages import PushResponse
 from rocketmq_tw.raft.store import recovery
 from rocketmq_tw.raft.store.ledger import Ledger
 from rocketmq_tw.store.segments import Segments
@@ -79,12 +80,16 @@ def write_the_commit_index(member: SimMember) -> None:
     member.store.write_checkpoint(member.core.commit_index)
 
 
+def answers_that_do_not_wait(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(raft_core, "_UNBOUND", (*raft_core._UNBOUND, PushResponse))
+
+
 #: The seed that is tried first, where the first of all finds nothing: one that found it once.
 FOUND_BY: dict[Patch, int] = {
     votes_without_looking_at_the_log: 4,
     commits_by_a_minority: 9,
     votes_that_are_not_stored: 2,
-    checkpoints_of_what_is_not_stored: 266,
+    checkpoints_of_what_is_not_stored: 1250,
 }
 
 
@@ -100,6 +105,7 @@ FOUND_BY: dict[Patch, int] = {
         commits_of_what_was_not_compared,
         late_truncations_that_cut,
         checkpoints_of_what_is_not_stored,
+        answers_that_do_not_wait,
     ],
     ids=lambda rule: rule.__name__,
 )
