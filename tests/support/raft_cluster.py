@@ -76,6 +76,11 @@ def failing_disks(seed: int) -> Faults:
     return msgspec.structs.replace(faults, no_room=0.03, failed_syncs=0.03)
 
 
+def slow_disks(seed: int) -> Faults:
+    """The faults of a seed, and disks that take up to twice as long as a push may."""
+    return msgspec.structs.replace(Faults.from_seed(Random(seed)), max_disk_ms=300)
+
+
 class SimMember:
     """One member: its core while it is up, its disk always."""
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.raft_cluster import SimCluster, failing_disks, simulate
+from tests.support.raft_cluster import SimCluster, failing_disks, simulate, slow_disks
 
 SEEDS = 200
 CHUNK = 50
@@ -23,6 +23,12 @@ def test_no_promise_is_broken_where_disks_fill_up_and_syncs_fail(first: int) -> 
     seeds = range(first, first + CHUNK)
     outcomes = [simulate(seed, faults=failing_disks(seed)) for seed in seeds]
     assert sum(outcome.answered for outcome in outcomes) > 10 * CHUNK
+
+
+def test_a_group_goes_on_where_storing_takes_longer_than_its_time_outs() -> None:
+    outcomes = [simulate(seed, faults=slow_disks(seed)) for seed in range(CHUNK)]
+    # 10 a seed where late answers count for nothing and heartbeats wait for the disk.
+    assert sum(outcome.answered for outcome in outcomes) > 20 * CHUNK
 
 
 def test_the_seeds_have_every_kind_of_trouble() -> None:
