@@ -70,20 +70,27 @@ class OrderlyAcks:
         self._offsets = offsets
         self._order = order
 
-    def acknowledge(self, queue: PoppedQueue, offset: int, pop_time: int, client: str) -> None:
+    def acknowledge(
+        self, queue: PoppedQueue, offset: int, pop_time: int, start: int, client: str
+    ) -> None:
         """Notes that a message is consumed, and commits the group's offset in the name of `client`,
-        an address; raises `RequestError` where the group did not pop it."""
+        an address; raises `RequestError` where the group did not pop it. `start`: where its pop
+        began, which stands in for an offset of the group that was not copied."""
         topic, group, queue_id = queue
-        if offset < self._offsets.query(group, topic, queue_id):
+        committed = self._offsets.query(group, topic, queue_id)
+        if offset < committed:
             return
+        begin = committed if committed >= 0 else min(max(start, 0), offset)
         try:
-            following = self._order.acknowledge(queue, offset, pop_time)
+            following = self._order.acknowledge(queue, offset, pop_time, begin)
         except ValueError as error:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"{group} did not pop message {offset} of {topic} {queue_id}: {error}",
             ) from None
-        if following is not None and not self._offsets.has_reset(group, topic, queue_id):
+        if following is None or following == committed:
+            return
+        if not self._offsets.has_reset(group, topic, queue_id):
             self._offsets.commit(group, topic, queue_id, following, client)
 
     def hide(
@@ -151,7 +158,9 @@ class AckRequests:
         info = parse_extra_info(header.extra_info)
         if info.is_orderly:
             queue = (header.topic, header.consumer_group, header.queue_id)
-            self._orderly.acknowledge(queue, header.offset, info.pop_time, peer.address)
+            self._orderly.acknowledge(
+                queue, header.offset, info.pop_time, info.start_offset, peer.address
+            )
             return request.response()
         revive_queue, ack = self._revive_queue(info), _ack_of(header, info)
         # Of a check point that waits all may be acknowledged: nobody looks who else popped them.
@@ -307,7 +316,9 @@ class AckRequests:
         ]
         if ack.revive_queue_id == ORDER_REVIVE_QUEUE:
             for offset in offsets:
-                self._orderly.acknowledge(queue, offset, ack.pop_time, peer.address)
+                self._orderly.acknowledge(
+                    queue, offset, ack.pop_time, ack.start_offset, peer.address
+                )
             return None
         if not offsets:
             return None

@@ -113,12 +113,15 @@ class OrderBook(WriteBehindTable):
         self.changed.tell(queue)
         return sorted((info.consumed_counts or {}).items())
 
-    def acknowledge(self, queue: PoppedQueue, offset: int, pop_time: int) -> int | None:
+    def acknowledge(self, queue: PoppedQueue, offset: int, pop_time: int, begin: int) -> int | None:
         """Notes that a message is consumed; returns the offset at which the group goes on, None
-        where the message was popped again since. Raises `ValueError` where it was not popped."""
+        where the message was popped again since. Raises `ValueError` where it was not popped.
+        Where it is not known what was popped, of which a kill or a change of the master is the
+        reason, only the message at `begin`, where the group goes on so far, moves it on."""
         info = self._info_of(queue)
         if info is None:
-            return offset + 1
+            # Messages in front of it may not be acknowledged, and would never come again.
+            return offset + 1 if offset == begin else begin
         if not info.offsets:
             raise ValueError("nothing is being consumed")
         if pop_time != info.pop_time:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.role.state import Role, RoleState
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import ENDS_ATTEMPT_FLAG, UNDELIVERED_FLAG
 from tests.support.broker import BrokerInMemory, ok
@@ -332,6 +336,67 @@ def test_what_is_hidden_for_ever_is_a_number_that_stock_can_read() -> None:
 def test_what_a_former_master_popped_holds_nothing_back_when_it_leads_again() -> None:
     broker, popper = with_messages(2)
     assert popper.bodies() == [b"0.0", b"0.1"]
+    led_by_another(broker)
+    assert Popper(broker, order=True).bodies() == [b"0.0", b"0.1"]
+
+
+def led_by_another(broker: BrokerInMemory) -> None:
+    """Makes it the master anew, which knows nothing of what its predecessor gave out."""
     broker.become(RoleState(Role.SLAVE, 1))
     broker.become(RoleState(Role.MASTER, 0))
-    assert Popper(broker, order=True).bodies() == [b"0.0", b"0.1"]
+
+
+def test_of_what_a_former_master_popped_only_the_next_message_moves_the_group_on() -> None:
+    broker, popper = with_messages(4)
+    first = popper.pop()
+    led_by_another(broker)
+    popper.ack(first[2])
+    assert broker.offsets.query("G", "Topic", 0) == 0
+    popper.ack(first[0], first[1])
+    assert broker.offsets.query("G", "Topic", 0) == 2
+    # Not blocked, and the third one comes again: that it is acknowledged is not known here.
+    again = popper.pop()
+    assert [m.body for m in again] == [b"0.2", b"0.3"]
+    popper.ack(*first[3:], *again)
+    assert broker.offsets.query("G", "Topic", 0) == 4
+
+
+def test_a_batch_of_what_a_former_master_popped_moves_the_group_on() -> None:
+    broker, popper = with_messages(4)
+    popped_ms = int(popper.pop()[0].extra_info.split(" ")[1])
+    led_by_another(broker)
+    ack = BatchAck(
+        bits=b"\x0b",
+        group="G",
+        pop_time=popped_ms,
+        revive_queue_id=999,
+        topic="Topic",
+    )
+    body = BatchAckMessageRequestBody(broker_name="broker-a", acks=[ack])
+    request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, body=encode_body(body))
+    ok(broker.request(request))
+    assert broker.offsets.query("G", "Topic", 0) == 2
+    assert popper.bodies() == [b"0.2", b"0.3"]
+
+
+@pytest.mark.parametrize("acknowledged", [0, 2])
+def test_a_group_whose_offset_was_not_copied_goes_on_where_its_pop_began(
+    acknowledged: int,
+) -> None:
+    broker, popper = with_messages(3, init_mode=1)
+    broker.offsets.commit("G", "Topic", 0, 0)
+    first = popper.pop()
+    led_by_another(broker)
+    for _ in broker.offsets.remove_group("G"):
+        pass
+    popper.ack(first[acknowledged])
+    assert popper.bodies() == [b"0.0", b"0.1", b"0.2"][acknowledged == 0 :]
+
+
+def test_after_a_kill_an_acknowledgement_passes_over_no_message() -> None:
+    broker, popper = with_messages(3)
+    first = popper.pop()
+    killed = BrokerInMemory(broker.files.kill(), clock=broker.clock)
+    popper.broker = killed
+    popper.ack(first[2])
+    assert popper.bodies() == [b"0.0", b"0.1", b"0.2"]
