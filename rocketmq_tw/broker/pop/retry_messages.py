@@ -52,10 +52,17 @@ class RetryMessages:
         self._store_host = store_host
         self._remote = remote
 
-    def is_wanted(self, point: PopCheckPoint) -> bool:
-        """Returns whether the topic and the group of a check point still exist."""
+    def missing(self, point: PopCheckPoint, place: Callable[[], int]) -> str | None:
+        """Returns which of the topic and the group of a check point does not exist, for a line in
+        the log; None where both do. A group is made that a former master made and did not tell of,
+        as `place` tells, which is the check point's in the log."""
         topic, group = point.topic or "", point.group or ""
-        return group in self._groups and (self._topics.get(popped_topic(topic, group)) is not None)
+        popped = popped_topic(topic, group)
+        if self._topics.get(popped) is None:
+            return f"topic {popped}"
+        if group in self._groups or self._groups.make_uncopied(group, place()):
+            return None
+        return f"group {group}"
 
     def make(self, point: PopCheckPoint, offset: int) -> StoredMessage | None:
         """Returns the message at a queue offset of `point`, for the retry topic, which is made

@@ -28,10 +28,15 @@ from rocketmq_tw.broker.pop.revive_queues import (
 )
 from rocketmq_tw.broker.writing.sink import Attempt, attempt
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.runtime.log_throttle import LogThrottleByKey
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.queue_batches import READ_MESSAGES
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import RequestError
+
+#: After so many ms the log says once more that a group's messages are dropped; of so many groups it
+#: does meanwhile.
+_SAY_AGAIN_MS, _MOST_SAID = 3_600_000, 1_000
 
 log = Logger()
 
@@ -42,6 +47,9 @@ class Revival(ReviveQueues):
     def __init__(self, tools: ReviveTools, retries: RetryMessages, scope: Scope) -> None:
         super().__init__(tools, scope)
         self._retries = retries
+        self._elapsed_ms = tools.host.elapsed_ms
+        #: Groups whose messages were dropped.
+        self._said = LogThrottleByKey[str](_SAY_AGAIN_MS, _MOST_SAID)
         #: Check points that were stored since the last round.
         self._new: set[CheckPointKey] = set()
         scope.on_end(tools.revive_log.check_point_stored.add(self._stored))
@@ -94,7 +102,7 @@ class Revival(ReviveQueues):
 
     def _deal_with(self, queue: ReviveQueue, pending: PendingCheckPoint) -> bool:
         retries, is_local = self._retries, pending.is_local
-        wanted = is_local and retries.is_wanted(pending.point)
+        wanted = is_local and self._is_wanted(queue, pending)
         for offset in sorted(pending.waiting - pending.under_way):
             if not is_local:
                 fetched = self._fetch_and_put(queue, pending.point, offset)
@@ -107,6 +115,26 @@ class Revival(ReviveQueues):
             elif not self._put(queue, pending, [offset], self._retry(pending.point, message)):
                 return False
         return True
+
+    def _is_wanted(self, queue: ReviveQueue, pending: PendingCheckPoint) -> bool:
+        """Returns whether there is a group to which the messages may be given again."""
+        point = pending.point
+
+        def place() -> int:
+            at = pending.revive_offset
+            units = self._store.queue_units(self._topic, queue.queue_id, at, 1)
+            return units[0].position if units else 0
+
+        missing = self._retries.missing(point, place)
+        if missing is not None and self._said.is_due(point.group or "", self._elapsed_ms()):
+            log.warn(
+                "what {group} popped of {topic} and did not acknowledge is not revived: this broker"
+                " has no {missing}, it was deleted or cannot be made by its use",
+                group=point.group,
+                topic=point.topic,
+                missing=missing,
+            )
+        return missing is None
 
     def _retry(self, point: PopCheckPoint, message: StoredMessage) -> Deferred[Attempt]:
         return attempt(self._revive_log.counts.retried(point, self._retries.put(message)))

@@ -232,11 +232,16 @@ class CopiedTables(Part):
 
     @inlineCallbacks
     def _copy_groups(self, address: str, master: Scope) -> Generator[Deferred[Any], Any, None]:
+        # What the master tells now counts all pops that are in this log.
+        end = self._store.dispatched_offset
         groups = yield self.calls.table(
             address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _decode_groups
         )
-        if not master.is_over and groups.data_version != self._groups.data_version:
+        if master.is_over:
+            return
+        if groups.data_version != self._groups.data_version:
             self._take_groups(groups)
+        self._groups.as_of.place = end
 
     @inlineCallbacks
     def _copy_offsets(self, address: str, master: Scope) -> Generator[Deferred[Any], Any, None]:

@@ -85,8 +85,8 @@ class Tables(Part):
         )
         writing.truncation.register(
             DerivedOffsets(
-                "which topics are known",
-                self._clamp_topics,
+                "which topics and groups are known",
+                self._clamp_known,
                 self.topics.keep_place,
             )
         )
@@ -133,6 +133,9 @@ class Tables(Part):
             self._role.scope.on_end(self.reconciling.end_acting)
         elif state.role is Role.MASTER:
             self.reconciling.lead()
+            store = self._writing.store
+            self.groups.lead(self._began_at, lambda: store.dispatched_offset)
+            self._role.scope.on_end(self.groups.as_of.end)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         controlled = self._host.config.enable_controller_mode
@@ -176,8 +179,9 @@ class Tables(Part):
         yield gauge("rocketmq_consumer_group_number", len(self.groups.all()))
         yield from self._creation_times.metrics()
 
-    def _clamp_topics(self, cut: LogCut) -> Iterator[None]:
+    def _clamp_known(self, cut: LogCut) -> Iterator[None]:
         self.topics.as_of.cut(cut.end)
+        self.groups.as_of.cut(cut.end)
         return iter(())
 
     def _clamp(self, cut: LogCut) -> Iterator[None]:

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.attributes import GROUP_ATTRIBUTES, alter_attributes
 from rocketmq_tw.broker.tables.changes import MAX_ENTRIES, check_sizes, check_table_room
+from rocketmq_tw.broker.tables.log_place import LogPlace
 from rocketmq_tw.broker.tables.versioned import RoleTable, TableContext, TableFile, reported
 from rocketmq_tw.message import names
 from rocketmq_tw.structs import msgspec
@@ -49,6 +50,12 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
         #: under way has it.
         self._forbidden: dict[str, dict[str, int]] = {}
         self._pairs = 0
+        #: Groups that popped in front of this place of the log are in the table, or were deleted.
+        #: Not in the file, which has each group soon after its first use.
+        self.as_of = LogPlace()
+        #: Places of the log at which groups may have popped that a former master made and this
+        #: table lacks.
+        self._uncopied = range(0)
         built_in = {name: SubscriptionGroupConfig(group_name=name) for name in GROUPS_AT_FIRST}
         super().__init__(file, built_in, context)
 
@@ -75,6 +82,19 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
         if config is None:
             raise self._unknown(group)
         return config
+
+    def lead(self, log_end: int, now: Callable[[], int]) -> None:
+        """Begins a role as the master, whose log ended at `log_end` then; `now` tells as of which
+        place of the log the table is from here on."""
+        place = self.as_of.place
+        self._uncopied = range(log_end if place is None else place, log_end)
+        self.as_of.begin(now)
+
+    def make_uncopied(self, group: str, popped_at: int) -> bool:
+        """Makes a group that popped at a place of the log, if it may be that a former master made
+        it since its groups were copied; returns whether it is there then. One that was deleted
+        before is not made, nor one that the configuration does not allow."""
+        return popped_at in self._uncopied and self.get(group) is not None
 
     def check_known(self, group: str) -> None:
         """Raises a `RequestError` that says what to do where the group is not in the table."""
