@@ -26,8 +26,9 @@ from rocketmq_tw.store.queue_extension import QueueExtensions
 _WORK = 8192
 #: What a record costs that is read from the log, beside its keys.
 _READ_WORK = 4
-#: Keys that may wait in memory; where there are more, the log is read again.
-_MOST_WAITING = 1 << 18
+#: Keys that may wait in memory, and bytes of the log whose entries do, which keep properties; where
+#: there are more, the log is read again.
+_MOST_WAITING, _MOST_WAITING_BYTES = 1 << 18, 64 << 20
 
 
 class Dispatching:
@@ -80,7 +81,8 @@ class Dispatching:
         self._waiting.append(entry)
         work = len(entry.keys) + len(entry.further) + 1
         self._waiting_work += work + self._extra_work * entry.count
-        if self._waiting_work > _MOST_WAITING:
+        waiting_bytes = entry.physical_offset + entry.size - self.reached
+        if self._waiting_work > _MOST_WAITING or waiting_bytes > _MOST_WAITING_BYTES:
             self.read_from_log()
 
     def _work_of(self, entry: AnyDispatchEntry) -> int:

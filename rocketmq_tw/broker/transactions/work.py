@@ -49,7 +49,7 @@ class TransactionWork(RoleWork[Settling]):
         self._addresses = addresses
         self._registry = registry
         self._topics = topics
-        self._new = NewHalves()
+        self._new = NewHalves(self._count)
         #: None until it is known which half messages wait.
         self._checks: DecisionChecks | None = None
         scope.on_end(writing.store.on_arrival(self._arrived, HALF_TOPIC))
@@ -94,14 +94,18 @@ class TransactionWork(RoleWork[Settling]):
         waiting = []
         for offset, half in arrived:
             if half is None:
-                # Not sent in this role: a crash left it undispatched.
+                # Not sent in this role, as a crash left it undispatched, or too many were in
+                # memory.
                 checks.again(offset)
             elif book.is_pending(offset):
                 waiting.append(half)
                 new.remember(half)
-                if not half.checks:
-                    self._counts.add(half.real_topic, 1)
+                self._count(half)
         checks.add(waiting)
+
+    def _count(self, half: Half) -> None:
+        if not half.checks:
+            self._counts.add(half.real_topic, 1)
 
     # SettlingObserver
 

@@ -6,8 +6,11 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store import dispatching
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import by_key, make_message, open_store, read_all
+from tests.support.traced_memory import traced_memory
 
 MESSAGES, KEYS = 40, 300
+#: Of each message that is large for its properties.
+PROPERTY_BYTES = 30_000
 SIZES = {"max_index_num": 5000, "max_hash_slot_num": 4096, "mapped_file_size_commit_log": 1 << 20}
 
 
@@ -28,11 +31,14 @@ def has_all(store: MessageStore) -> bool:
     )
 
 
-@pytest.mark.parametrize("waiting", [1 << 18, 1000])
+@pytest.mark.parametrize(
+    ("limit", "waiting"),
+    [("_MOST_WAITING", 1 << 18), ("_MOST_WAITING", 1000), ("_MOST_WAITING_BYTES", 10_000)],
+)
 def test_a_dispatch_takes_some_and_the_next_ones_the_rest(
-    monkeypatch: pytest.MonkeyPatch, waiting: int
+    monkeypatch: pytest.MonkeyPatch, limit: str, waiting: int
 ) -> None:
-    monkeypatch.setattr(dispatching, "_MOST_WAITING", waiting)
+    monkeypatch.setattr(dispatching, limit, waiting)
     monkeypatch.setattr(dispatching, "_WORK", 1500)
     store = open_store(MemoryFiles(), **SIZES)
     fill(store)
@@ -84,3 +90,23 @@ def test_what_is_cut_or_deleted_meanwhile_is_not_dispatched(
     assert read_all(store) == []
     fill(store)
     assert sum(iter(store.dispatch, 0)) == MESSAGES and has_all(store)
+
+
+def test_large_properties_that_cannot_be_dispatched_yet_take_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = []
+    for most in (PROPERTY_BYTES * 2 * MESSAGES, PROPERTY_BYTES * 5):
+        monkeypatch.setattr(dispatching, "_MOST_WAITING_BYTES", most)
+        store = open_store(MemoryFiles(), **SIZES)
+        store.dispatch_limit = 0
+        with traced_memory() as traced:
+            for number in range(MESSAGES):
+                name = f"P{number}\x01".encode()
+                store.append(make_message(b"", properties=name + bytes(PROPERTY_BYTES)))
+            store.write_pending()
+            taken.append(traced.held)
+        store.dispatch_limit = None
+        assert sum(iter(store.dispatch, 0)) == MESSAGES
+        assert len(read_all(store)) == MESSAGES
+    assert taken[1] < taken[0] - PROPERTY_BYTES * (MESSAGES - 10)
