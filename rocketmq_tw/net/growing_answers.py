@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from typing import TypeVar
 
 from twisted.internet.defer import Deferred
@@ -45,7 +45,7 @@ class GrowingAnswers:
             data = self.body(object(), make, fill, encode_body)
         else:
             body = make()
-            if next(fill(body), self) is not self:
+            if not _is_one_step(fill(body)):
                 raise RequestError(
                     ResponseCode.SYSTEM_BUSY,
                     f"{MOST_WAITING_ANSWERS} answers about large tables wait to be made:"
@@ -67,7 +67,7 @@ class GrowingAnswers:
         steps of `fill` fill. Requests with equal keys that wait for a body to be begun share it.
         Raises, or fails with, what these functions raise."""
         body = make()
-        if next(fill(body), self) is self:
+        if _is_one_step(fill(body)):
             return encode(body)
 
         def collect() -> Deferred[bytes]:
@@ -87,3 +87,14 @@ class GrowingAnswers:
         if next(steps, self) is self:
             return answer()
         return self._in_slices(steps).addCallback(lambda _: answer())
+
+
+def _is_one_step(steps: Iterator[None]) -> bool:
+    """Makes the first of `steps`; returns whether there are no others. Where there are, it ends
+    them: the answer is begun anew."""
+    for _ in steps:
+        if isinstance(steps, Generator):
+            # Not left to the collector, since PyPy's comes late.
+            steps.close()
+        return False
+    return True

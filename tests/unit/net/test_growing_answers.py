@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -35,3 +36,29 @@ def test_what_waits_to_be_made_is_bounded() -> None:
     assert refused.value.code == ResponseCode.SYSTEM_BUSY
     answer = growing.answer(request, list, small)
     assert isinstance(answer, RemotingCommand) and answer.body == b"[1]"
+
+
+@pytest.mark.parametrize("waiting", [0, 1 + MOST_WAITING_ANSWERS])
+def test_the_first_try_of_a_large_answer_is_ended_at_once(waiting: int) -> None:
+    """Not when the collector comes to it: it may hold a file."""
+    growing = GrowingAnswers(lambda steps: Deferred(), lambda work: Deferred())
+    request = RemotingCommand.request(RequestCode.GET_BROKER_CONSUME_STATS)
+    for _ in range(waiting):
+        growing.answer(request, list, large)
+    tries: list[Iterator[None]] = []
+    ended = []
+
+    def steps() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            ended.append(True)
+
+    def fill(body: list[int]) -> Iterator[None]:
+        # Kept, as a collector without reference counts keeps it.
+        tries.append(steps())
+        return tries[-1]
+
+    with suppress(RequestError):
+        growing.answer(request, list, fill)
+    assert ended == [True]
