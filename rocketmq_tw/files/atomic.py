@@ -10,9 +10,10 @@ from rocketmq_tw.files.interface import IFile, IFiles
 PIECE = 1 << 20
 
 
-def write_atomic(files: IFiles, path: str, data: bytes) -> None:
+def write_atomic(files: IFiles, path: str, data: bytes, *, former: str | None = None) -> None:
     """Replaces the content of `path`: written aside, synced, renamed, the directory synced. A link
-    stays one, the rights and the owner stay those of the old file.
+    stays one, the rights and the owner stay those of the old file, and the file `former`, beside
+    it, has the old content then.
 
     Returns once the new content is on stable storage. Raises `OSError`, and leaves nothing aside.
     """
@@ -28,6 +29,8 @@ def write_atomic(files: IFiles, path: str, data: bytes) -> None:
             file.fsync()
         finally:
             file.close()
+        if former is not None and files.exists(path):
+            _keep(files, path, former)
         files.rename(aside, path)
     except OSError:
         # A full disk may not have room for half of it either.
@@ -35,6 +38,25 @@ def write_atomic(files: IFiles, path: str, data: bytes) -> None:
             files.remove(aside)
         raise
     files.sync_dir(directory)
+
+
+def _keep(files: IFiles, path: str, former: str) -> None:
+    """Has `former` be the present content of `path`, which stays. Its name is durable no later
+    than the next name in their directory, which costs no sync of its own."""
+    former = files.real_path(former)
+    # Not the name of a file that is written aside: this one must never be written to.
+    second = f"{former}.link"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            # A kill may have left it.
+            files.remove(second)
+        files.link(path, second)
+        files.rename(second, former)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(second)
+        # The file system may know no second names, or `former` is on another one.
+        write_atomic(files, former, files.read(path))
 
 
 def settle(files: IFiles, path: str) -> None:

@@ -53,7 +53,9 @@ class Fault:
         return True
 
 
-_CHANGES = frozenset({"pwrite", "fsync", "truncate", "create", "remove", "rename", "sync_dir"})
+_CHANGES = frozenset(
+    {"pwrite", "fsync", "truncate", "create", "remove", "rename", "link", "sync_dir"}
+)
 
 
 @implementer(IFiles)
@@ -140,6 +142,10 @@ class FaultyFiles:
     def rename(self, source: str, target: str) -> None:
         self._call("rename", target)
         self.inner.rename(source, target)
+
+    def link(self, path: str, name: str) -> None:
+        self._call("link", name)
+        self.inner.link(path, name)
 
     def sync_dir(self, path: str) -> None:
         self._need_descriptor(path)

@@ -95,6 +95,10 @@ class IFiles(Interface):
     def rename(source: str, target: str) -> None:
         """Replaces `target` atomically."""
 
+    def link(path: str, name: str) -> None:
+        """Gives a file a second name; raises FileExistsError, and `OSError` where the file system
+        knows no such names, or has the other one elsewhere."""
+
     def sync_dir(path: str) -> None:
         """Makes the names in a directory durable."""
 

@@ -316,6 +316,9 @@ class MemoryFiles:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         parent, name = self._place(target)
         there = parent.current.get(name)
+        if there is moved:
+            # Two names of one file: both stay, as POSIX has it.
+            return
         if isinstance(there, _Dir) and there.current:
             raise OSError(errno.ENOTEMPTY, "directory not empty", target)
         former, old_name = self._place(source)
@@ -323,6 +326,13 @@ class MemoryFiles:
         parent.current[name] = moved
         if former is not parent:
             self._moves.append(_Move(former, old_name, parent, name, moved))
+
+    def link(self, path: str, name: str) -> None:
+        node = self._file(path)
+        directory, below = self._place(name)
+        if below in directory.current:
+            raise FileExistsError(errno.EEXIST, "it is there", name)
+        directory.current[below] = node
 
     def sync_dir(self, path: str) -> None:
         """Makes the directory's names durable. What moved between it and another one is so on both

@@ -241,6 +241,9 @@ class PosixFiles:
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 
+    def link(self, path: str, name: str) -> None:
+        os.link(path, name)
+
     def sync_dir(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -145,6 +145,9 @@ class ReservingFiles:
     def rename(self, source: str, target: str) -> None:
         self._inner.rename(source, target)
 
+    def link(self, path: str, name: str) -> None:
+        self._inner.link(path, name)
+
     def sync_dir(self, path: str) -> None:
         self._call(lambda: self._inner.sync_dir(path))
 

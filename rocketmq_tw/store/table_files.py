@@ -28,9 +28,7 @@ def write_table_file(files: IFiles, path: str, data: bytes) -> None:
         # Also where the write of it failed at its end.
         settle(files, path)
         return
-    if former.strip():
-        write_atomic(files, path + BACKUP_SUFFIX, former)
-    write_atomic(files, path, data)
+    write_atomic(files, path, data, former=path + BACKUP_SUFFIX if former.strip() else None)
 
 
 class CertainWrites:

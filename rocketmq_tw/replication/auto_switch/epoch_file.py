@@ -6,7 +6,6 @@ for each epoch. The content before the last change is in a `.bak` beside it.
 
 from __future__ import annotations
 
-import contextlib
 import zlib
 from collections.abc import Callable, Generator
 from typing import Any
@@ -85,9 +84,7 @@ class EpochFile:
                     self._files.remove(path)
                     self._files.sync_dir(path.rpartition("/")[0] or ".")
             return
-        with contextlib.suppress(FileNotFoundError):
-            write_atomic(self._files, self._copy, self._files.read(self._path))
-        write_atomic(self._files, self._path, encode_epochs(table))
+        write_atomic(self._files, self._path, encode_epochs(table), former=self._copy)
 
     @property
     def _copy(self) -> str:

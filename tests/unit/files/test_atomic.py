@@ -3,12 +3,13 @@
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from rocketmq_tw.files.atomic import write_atomic
-from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.files.posix import PosixFiles
 
@@ -104,3 +105,78 @@ def test_what_cannot_be_written_leaves_nothing_aside(operation: str) -> None:
         write_atomic(files, "/a/b.conf", b"new\n")
     assert files.list("/a") == ["b.conf"]
     assert files.read("/a/b.conf") == b"old\n"
+
+
+class CountedSyncs(FaultyFiles):
+    syncs = 0
+
+    def check(self, operation: str, path: str) -> Fault | None:
+        self.syncs += operation in ("fsync", "sync_dir")
+        return super().check(operation, path)
+
+
+def test_the_former_content_is_kept_at_the_cost_of_no_sync() -> None:
+    files = CountedSyncs(MemoryFiles())
+    for number, content in enumerate((b"1\n", b"2\n", b"3\n"), start=1):
+        write_atomic(files, "/a/b.json", content, former="/a/b.json.bak")
+        assert files.syncs == 2 * number
+    assert files.list("/a") == ["b.json", "b.json.bak"]
+    assert files.read("/a/b.json.bak") == b"2\n"
+
+
+def test_a_file_whose_former_content_is_kept_is_there_at_every_moment() -> None:
+    files = FaultyFiles(MemoryFiles())
+    write_atomic(files, "/a/b.json", b"1\n", former="/a/b.json.bak")
+    seen = []
+    files.before_change = lambda: seen.append(files.inner.read("/a/b.json"))
+    write_atomic(files, "/a/b.json", b"2\n", former="/a/b.json.bak")
+    assert set(seen) == {b"1\n", b"2\n"}
+
+
+def test_what_a_kill_left_beside_a_file_is_no_hindrance() -> None:
+    memory = MemoryFiles()
+    for content in (b"1\n", b"2\n"):
+        write_atomic(memory, "/a/b.json", content, former="/a/b.json.bak")
+    for moment in range(1, 20):
+        files = FaultyFiles(memory.kill())
+        files.lose_power_at = moment
+        with suppress(PowerLoss):
+            write_atomic(files, "/a/b.json", b"3\n", former="/a/b.json.bak")
+        after = files.inner.kill()
+        for content in (b"4\n", b"5\n"):
+            write_atomic(after, "/a/b.json", content, former="/a/b.json.bak")
+        assert after.list("/a") == ["b.json", "b.json.bak"], moment
+        assert after.read("/a/b.json.bak") == b"4\n", moment
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("link", error=errno.EPERM),
+        Fault("link", error=errno.EXDEV),
+        Fault("rename", "b.json.bak", errno.EIO, times=1),
+    ],
+)
+def test_the_former_content_is_copied_where_a_file_gets_no_second_name(fault: Fault) -> None:
+    files = FaultyFiles(MemoryFiles())
+    write_atomic(files, "/a/b.json", b"1\n", former="/a/b.json.bak")
+    files.faults = [fault]
+    seen = []
+    files.before_change = lambda: seen.append(files.inner.read("/a/b.json"))
+    write_atomic(files, "/a/b.json", b"2\n", former="/a/b.json.bak")
+    assert set(seen) == {b"1\n", b"2\n"}
+    assert files.list("/a") == ["b.json", "b.json.bak"]
+    assert files.read("/a/b.json.bak") == b"1\n"
+
+
+def test_the_former_content_keeps_rights_and_links(tmp_path: Path) -> None:
+    behind, link, copy = tmp_path / "kept" / "b.json", tmp_path / "b.json", tmp_path / "b.json.bak"
+    behind.parent.mkdir()
+    behind.write_text("old\n")
+    behind.chmod(0o600)
+    link.symlink_to(behind)
+    write_atomic(PosixFiles(), str(link), b"new\n", former=str(copy))
+    write_atomic(PosixFiles(), str(link), b"newer\n", former=str(copy))
+    assert link.is_symlink() and (behind.read_text(), _mode(behind)) == ("newer\n", 0o600)
+    assert (copy.read_text(), _mode(copy)) == ("new\n", 0o600)
+    assert sorted(os.listdir(tmp_path)) == ["b.json", "b.json.bak", "kept"]

@@ -74,6 +74,22 @@ def test_names(place) -> None:
     assert 0 < files.usage(base).used < files.usage(base).total
 
 
+def test_a_file_with_two_names(place) -> None:
+    files, base = place
+    files.open(f"{base}/a", create=True).pwrite(b"1", 0)
+    with pytest.raises(FileNotFoundError):
+        files.link(f"{base}/missing", f"{base}/b")
+    files.link(f"{base}/a", f"{base}/b")
+    with pytest.raises(FileExistsError):
+        files.link(f"{base}/a", f"{base}/b")
+    files.open(f"{base}/b").pwrite(b"2", 0)
+    assert files.read(f"{base}/a") == b"2"
+    files.rename(f"{base}/a", f"{base}/b")
+    assert files.list(base) == ["a", "b"], "a rename between its names changes nothing"
+    files.remove(f"{base}/a")
+    assert files.read(f"{base}/b") == b"2"
+
+
 def test_a_lock_keeps_a_second_one_out_until_it_is_closed(place) -> None:
     files, base = place
     lock = files.lock(f"{base}/lock")

@@ -21,7 +21,18 @@ from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
 from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.table_files import read_table_file, write_table_file
 
-_CALLS = ("make_dirs", "create", "open", "truncate", "pwrite", "fsync", "rename", "sync_dir")
+_CALLS = (
+    "make_dirs",
+    "create",
+    "open",
+    "truncate",
+    "pwrite",
+    "fsync",
+    "remove",
+    "link",
+    "rename",
+    "sync_dir",
+)
 _PATH = "/s/file"
 
 #: Writes a number durably.

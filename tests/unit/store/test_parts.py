@@ -106,7 +106,7 @@ def test_a_table_file_is_whole_at_every_moment_of_a_power_loss() -> None:
                 written = content
         except PowerLoss:
             pass
-        for seed in (None, 1, 2, 3):
+        for seed in (None, *range(20)):
             found = read_table_file(memory.crash(seed), PATH, decode, print)
             following = {b"{one": "{two", b"{two": "{three", b"{three": "{three"}[written]
             assert found in (written.decode(), following), (moment, seed)

@@ -59,7 +59,7 @@ def figure(broker: BrokerInMemory, name: str) -> float:
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
-@pytest.mark.parametrize("operation", ["create", "read"])
+@pytest.mark.parametrize("operation", ["create", "rename"])
 def test_who_cannot_enter_the_role_leaves_it_to_another_one(error: int, operation: str) -> None:
     group = in_sync(3)
     fail(group, 2, Fault(operation, EPOCHS, error))

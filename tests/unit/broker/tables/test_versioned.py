@@ -129,8 +129,12 @@ def test_a_deletion_that_changes_nothing_is_not_told_before_the_file_is_certain(
     """A topic was made, which was refused; its deletion is a success once the file lacks it."""
     broker = BrokerInMemory(FaultyFiles(MemoryFiles()))
     files = broker.files
-    files.faults = [Fault("sync_dir", "config")]
-    for change in (lambda: broker.topics.update(TopicConfig(topic_name="T")), delete(broker)):
+    changes: list[tuple[Callable[[], Deferred[None]], str]] = [
+        (lambda: broker.topics.update(TopicConfig(topic_name="T")), "sync_dir"),
+        (delete(broker), "rename"),
+    ]
+    for change, call in changes:
+        files.faults = [Fault(call, "config")]
         with pytest.raises(RequestError, match="cannot be kept"):
             fired(change())
     assert b'"T"' in files.read("/store/config/topics.json")
