@@ -75,14 +75,22 @@ class OrderlyAcks:
     ) -> None:
         """Notes that a message is consumed, and commits the group's offset in the name of `client`,
         an address; raises `RequestError` where the group did not pop it. `start`: where its pop
-        began, which stands in for an offset of the group that was not copied."""
+        began.
+
+        Where it is not known what was popped, of which a kill or a change of the master is the
+        reason, only the message at the group's offset moves it on: those in front of another one
+        may not be acknowledged, and would never come again."""
         topic, group, queue_id = queue
         committed = self._offsets.query(group, topic, queue_id)
         if offset < committed:
             return
-        begin = committed if committed >= 0 else min(max(start, 0), offset)
         try:
-            following = self._order.acknowledge(queue, offset, pop_time, begin)
+            if queue in self._order:
+                following = self._order.acknowledge(queue, offset, pop_time, committed)
+            else:
+                # The group's offset may not have been copied either.
+                begin = committed if committed >= 0 else min(max(start, 0), offset)
+                following = offset + 1 if offset == begin else begin
         except ValueError as error:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,

@@ -113,23 +113,28 @@ class OrderBook(WriteBehindTable):
         self.changed.tell(queue)
         return sorted((info.consumed_counts or {}).items())
 
-    def acknowledge(self, queue: PoppedQueue, offset: int, pop_time: int, begin: int) -> int | None:
-        """Notes that a message is consumed; returns the offset at which the group goes on, None
-        where the message was popped again since. Raises `ValueError` where it was not popped.
-        Where it is not known what was popped, of which a kill or a change of the master is the
-        reason, only the message at `begin`, where the group goes on so far, moves it on."""
+    def __contains__(self, queue: PoppedQueue) -> bool:
+        """Returns whether it is known what was popped last of a queue."""
+        return self._info_of(queue) is not None
+
+    def acknowledge(
+        self, queue: PoppedQueue, offset: int, pop_time: int, committed: int
+    ) -> int | None:
+        """Notes that a message is consumed, and all in front of `committed`, the group's offset;
+        returns the offset at which the group goes on, None where the message was popped again
+        since. Raises `ValueError` where it was not popped."""
         info = self._info_of(queue)
-        if info is None:
-            # Messages in front of it may not be acknowledged, and would never come again.
-            return offset + 1 if offset == begin else begin
-        if not info.offsets:
+        if info is None or not info.offsets:
             raise ValueError("nothing is being consumed")
         if pop_time != info.pop_time:
             return None
         offsets = _popped_offsets(info)
         if offset not in offsets:
             raise ValueError(f"what is being consumed are the messages {offsets}")
-        info.commit_bits |= 1 << offsets.index(offset)
+        for number, each in enumerate(offsets):
+            # Another broker may have taken the acknowledgements of some.
+            if each == offset or each < committed:
+                info.commit_bits |= 1 << number
         self._dirty = True
         self.changed.tell(queue)
         waiting = _unacknowledged(info)

@@ -400,3 +400,15 @@ def test_after_a_kill_an_acknowledgement_passes_over_no_message() -> None:
     popper.broker = killed
     popper.ack(first[2])
     assert popper.bodies() == [b"0.0", b"0.1", b"0.2"]
+
+
+def test_what_another_broker_acknowledged_of_a_pop_is_not_waited_for() -> None:
+    """A slave acted for the master, and moved the group on by the first two of them."""
+    broker, popper = with_messages(5)
+    first = popper.pop(max_msg_nums=4)
+    broker.offsets.commit("G", "Topic", 0, 2)
+    popper.ack(first[3])
+    assert broker.offsets.query("G", "Topic", 0) == 2
+    popper.ack(first[2])
+    assert broker.offsets.query("G", "Topic", 0) == 4
+    assert popper.bodies() == [b"0.4"]
