@@ -38,7 +38,7 @@ from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.command import LanguageCode, RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.topics import GetTopicConfigRequestHeader
 from tests.support.broker import BrokerInMemory
@@ -162,6 +162,8 @@ class PlayedBrokers:
         self.route_error: RequestError | None = None
         #: Names of brokers that cannot be reached.
         self.gone: set[str] = set()
+        #: What brokers say that they are written in.
+        self.language = LanguageCode.PYTHON
         #: Whether name servers have told of the brokers; none is known before.
         self.told = True
         self._answers: dict[int, Answer] = {}
@@ -268,7 +270,9 @@ class PlayedBrokers:
             return request.response(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
         kind = self.types[topic]
         config = TopicConfig(topic_name=topic, attributes={MESSAGE_TYPE: kind} if kind else {})
-        return request.response(body=encode_body(config))
+        answer = request.response(body=encode_body(config))
+        answer.language = self.language
+        return answer
 
 
 class FakeClient:

@@ -68,9 +68,13 @@ class OrphanQuestions:
                 ResponseCode.SYSTEM_ERROR,
                 "the question names no transaction, or comes from an unknown broker",
             )
-        queue_offset, log_offset = header.tran_state_table_offset, header.commit_log_offset
-        self._halves.remember(topic, transaction_id, broker_name, queue_offset, log_offset)
-        told_id = TransactionId(transaction_id, broker_name, queue_offset, log_offset)
+        told_id = TransactionId(
+            transaction_id,
+            broker_name,
+            header.tran_state_table_offset,
+            header.commit_log_offset,
+        )
+        self._halves.remember(topic, told_id)
         if half.sys_flag & COMPRESSED:
             await self._tell_packed(client, half, properties, told_id)
         else:

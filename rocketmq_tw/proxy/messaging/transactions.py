@@ -1,4 +1,4 @@
-"""Transactions: where half messages stand, and the decisions about them.
+"""Transactions: where half messages stand, and the calls that decide about them.
 
 A client decides by the id of its transaction, which names the place of the half message. A broker
 that asks stores the half message anew, or another one does that was given it, so the proxy that
@@ -9,17 +9,21 @@ place that stands behind the one that is remembered is not given up for it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import NamedTuple
-
+from twisted.internet.defer import TimeoutError
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import check_broker, client_topic
+from rocketmq_tw.proxy.messaging.decisions import (
+    DECISION_SECONDS,
+    MOST_DECISIONS,
+    Decisions,
+    PlacedHalf,
+)
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
-from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_status, ok
+from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId, parse_transaction_id
 from rocketmq_tw.proxy.proto.messages import (
     Code,
@@ -28,13 +32,12 @@ from rocketmq_tw.proxy.proto.messages import (
     TransactionResolution,
     TransactionSource,
 )
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.runtime.recent import RecentValues
 from rocketmq_tw.wire.headers.send import EndTransactionRequestHeader
 
 #: Half messages that are remembered; brokers ask about those that are forgotten.
 MOST_HALVES = 200_000
-#: Seconds that a broker gets for a decision.
+#: Seconds for which a call waits for the answer to its decision.
 DECIDE_SECONDS = 3.0
 
 _DECISIONS = {
@@ -42,59 +45,37 @@ _DECISIONS = {
     TransactionResolution.ROLLBACK: TRANSACTION_ROLLBACK,
 }
 
-#: How brokers begin a refusal where the id names no half message of the topic: they have one code
-#: for this and for what is their own fault.
-_NO_HALF_MESSAGE = (
-    "Find prepared transaction message failed",
-    "The producer group wrong",
-    "The transaction state table offset wrong",
-    "The commit log offset wrong",
-)
-
-
-class HalfPlace(NamedTuple):
-    """Where a half message stands: offsets in the queue of half messages and in the log, and until
-    when that is remembered, in seconds."""
-
-    broker_name: str
-    queue_offset: int
-    log_offset: int
-    until: float
-
 
 class HalfPlaces:
-    """Half messages that brokers asked about, by topic and id of the message; the last question
-    counts."""
+    """Where half messages stand that brokers asked about, by topic and id of the message; the last
+    question counts."""
 
     def __init__(self, clock: IReactorTime, keep_seconds: float) -> None:
-        self._clock = clock
-        self._keep_seconds = keep_seconds
-        #: Those that are remembered longest are behind the others. In a dictionary the first one
-        #: would be looked for behind all that are gone.
-        self._places: OrderedDict[tuple[str, str], HalfPlace] = OrderedDict()
+        self._asked = RecentValues[tuple[str, str], TransactionId](clock, keep_seconds, MOST_HALVES)
+        #: Those that were decided since. A client's own decision may come much later, with its
+        #: first id.
+        self._decided = RecentValues[tuple[str, str], TransactionId](
+            clock, DECISION_SECONDS, MOST_DECISIONS
+        )
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._asked) + len(self._decided)
 
-    def remember(
-        self, topic: str, transaction_id: str, broker_name: str, queue_offset: int, log_offset: int
-    ) -> None:
+    def remember(self, topic: str, place: TransactionId) -> None:
         """Notes where a half message stands."""
-        places, now = self._places, self._clock.seconds()
-        places.pop((topic, transaction_id), None)
-        while places:
-            oldest = next(iter(places))
-            if len(places) < MOST_HALVES and places[oldest].until > now:
-                break
-            del places[oldest]
-        until = now + self._keep_seconds
-        places[topic, transaction_id] = HalfPlace(broker_name, queue_offset, log_offset, until)
+        self._asked.put((topic, place.unique_id), place)
 
-    def find(self, topic: str, transaction_id: str) -> HalfPlace | None:
-        """Returns where a half message stands; None where that is not known any more. It stays
-        known, since a client may repeat its decision."""
-        place = self._places.get((topic, transaction_id))
-        return place if place is not None and place.until > self._clock.seconds() else None
+    def keep(self, topic: str, place: TransactionId) -> None:
+        """Remembers for longer a place that a broker asked about: it is being decided."""
+        key = (topic, place.unique_id)
+        if self._asked.get(key) == place:
+            self._asked.discard(key)
+            self._decided.put(key, place)
+
+    def find(self, topic: str, unique_id: str) -> TransactionId | None:
+        """Returns where a half message stands; None where that is not known any more."""
+        key = (topic, unique_id)
+        return self._asked.get(key) or self._decided.get(key)
 
 
 class TransactionDecisions:
@@ -104,6 +85,7 @@ class TransactionDecisions:
         self._clock = clock
         self._brokers = brokers
         self._halves = halves
+        self._decisions = Decisions(clock, brokers)
 
     def methods(self) -> Methods:
         return {
@@ -138,20 +120,26 @@ class TransactionDecisions:
             transaction_id=place.unique_id,
             bname=place.broker_name,
         )
-        command = RemotingCommand.request(RequestCode.END_TRANSACTION, header)
-        timeout = seconds_left(call, self._clock, DECIDE_SECONDS)
-        answer = await self._brokers.ask(place.broker_name, command, timeout)
-        remark = answer.remark or ""
-        if answer.code == ResponseCode.SYSTEM_ERROR and remark.startswith(_NO_HALF_MESSAGE):
-            raise StatusError(Code.INVALID_TRANSACTION_ID, remark)
-        return EndTransactionResponse(status=broker_status(answer.code, answer.remark))
+        seconds = seconds_left(call, self._clock, DECIDE_SECONDS)
+        self._halves.keep(topic, place)
+        decided = self._decisions.decide(PlacedHalf(topic, place), header)
+        try:
+            await decided.addTimeout(seconds, self._clock)
+        except TimeoutError:
+            raise StatusError(
+                Code.PROXY_TIMEOUT,
+                f"{place.broker_name} has not answered the decision within {seconds:.1f} s: decide"
+                " again",
+            ) from None
+        return EndTransactionResponse(status=ok())
 
     def _place_of(self, topic: str, transaction_id: str) -> TransactionId:
         named = parse_transaction_id(transaction_id)
-        unique_id = transaction_id if named is None else named.unique_id
-        found = self._halves.find(topic, unique_id)
+        if named is not None and self._decisions.are_there(PlacedHalf(topic, named)):
+            return named
+        found = self._halves.find(topic, transaction_id if named is None else named.unique_id)
         if found is not None and (named is None or _is_newer(found, named)):
-            return TransactionId(unique_id, *found[:3])
+            return found
         if named is None:
             raise StatusError(
                 Code.INVALID_TRANSACTION_ID,
@@ -162,7 +150,7 @@ class TransactionDecisions:
         return named
 
 
-def _is_newer(found: HalfPlace, named: TransactionId) -> bool:
+def _is_newer(found: TransactionId, named: TransactionId) -> bool:
     """Returns whether a place may be that of a later copy; where brokers differ, one gave it to the
     other."""
     return found.broker_name != named.broker_name or found.log_offset > named.log_offset

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
 from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId
 from rocketmq_tw.proxy.proto.messages import (
     Code,
     Duration,
@@ -103,7 +104,7 @@ def test_messages(messages: list[Message]) -> None:
 @given(_TOPICS, _TEXTS, _TEXTS, _INT32, _INT32)
 def test_decisions(topic: Resource, message_id: str, tx: str, resolution: int, source: int) -> None:
     proxy = proxy_before_brokers()
-    proxy.halves.remember("T", "T", "a", 7, 4096)
+    proxy.halves.remember("T", TransactionId("T", "a", 7, 4096))
     request = EndTransactionRequest(
         topic=topic, message_id=message_id, transaction_id=tx, resolution=resolution, source=source
     )
