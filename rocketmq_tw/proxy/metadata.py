@@ -7,12 +7,14 @@ from math import inf
 from random import sample
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from twisted.internet.defer import Deferred, gatherResults, succeed
+from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError, RemotingError
+from rocketmq_tw.proxy.asking import AskingInTurn, AskingTogether
+from rocketmq_tw.proxy.avoided import AvoidedBrokers
 from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers
 from rocketmq_tw.runtime.shared_results import JoinedResults
 from rocketmq_tw.wire.bodies.base import Body, decode_body
@@ -29,9 +31,12 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 B = TypeVar("B", bound=Body)
 
-_ASK_SECONDS = 3.0
-#: Brokers of a topic that are asked one after the other until one says what it is.
+#: Brokers of a topic that are asked until one says what it is, and the seconds after which the next
+#: one is asked as well: the first send of a topic waits for that.
 _MOST_ASKED = 3
+_NEXT_AFTER = 0.5
+#: Seconds for which other brokers are waited for once one has said what a group is.
+_OTHERS_SECONDS = 1.0
 #: Brokers that are asked for a group together, and topics whose brokers these are.
 _MOST_OF_GROUP = 16
 _MOST_TOPICS = 16
@@ -64,7 +69,10 @@ class Metadata:
     def __init__(
         self, clock: IReactorTime, brokers: IBrokers, config: ProxyConfig = _DEFAULTS
     ) -> None:
+        self._clock = clock
         self._brokers = brokers
+        #: Brokers that are asked for topics last.
+        self._avoided = AvoidedBrokers(clock)
         of_topics = _Limits(
             config.topic_config_cache_refresh_seconds,
             config.topic_config_cache_expired_seconds,
@@ -83,6 +91,14 @@ class Metadata:
     def topic(self, topic: str) -> Deferred[TopicConfig | None]:
         """Fires with a topic's configuration; None where there is none, or no broker says it."""
         return self._topics.get(topic)
+
+    async def topic_within(self, topic: str, seconds: float) -> TopicConfig | None:
+        """Returns a topic's configuration as `topic` does; where brokers take longer to say it the
+        last one that they said, or None."""
+        try:
+            return await self.topic(topic).addTimeout(seconds, self._clock)
+        except TimeoutError:
+            return self._topics.value(topic)
 
     def known_topic(self, topic: str) -> TopicConfig | None:
         """Returns a topic's configuration where it was asked for lately; None where `topic` has to
@@ -133,46 +149,53 @@ class Metadata:
         names = [queues.broker_name for queues in route.queue_datas]
         header = GetTopicConfigRequestHeader(topic=topic)
         every = sorted(set(names))
-        error: RemotingError | None = None
-        for name in sample(every, min(len(every), _MOST_ASKED)):
-            try:
-                found = await self._ask(name, RequestCode.GET_TOPIC_CONFIG, header, TopicConfig)
-            except RemotingError as failed:
-                error = failed
-                continue
-            if found is not None:
-                return found
-        if error is not None:
-            raise error
-        return None
+        avoided = self._avoided.now()
+        chosen = sorted(sample(every, len(every)), key=lambda name: name in avoided)[:_MOST_ASKED]
+
+        def ask(name: str, timeout: float) -> Deferred[TopicConfig | None]:
+            asked = self._ask(name, RequestCode.GET_TOPIC_CONFIG, header, TopicConfig, timeout)
+            return Deferred.fromCoroutine(asked)
+
+        asking = AskingInTurn(
+            self._clock,
+            chosen,
+            ask,
+            lambda found: found is not None,
+            _NEXT_AFTER,
+            self._avoided.add,
+        )
+        found = await asking.answer()
+        if found is None and asking.errors:
+            raise next(iter(asking.errors.values()))
+        return found
 
     async def _load_group(self, place: _GroupOnBrokers) -> SubscriptionGroupConfig | None:
         header = GetSubscriptionGroupConfigRequestHeader(group=place.group)
         code, body = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupConfig
 
-        async def ask(name: str) -> SubscriptionGroupConfig | RemotingError | RequestError | None:
-            try:
-                return await self._ask(name, code, header, body)
-            except (RemotingError, RequestError) as error:
-                return error
+        def ask(name: str, timeout: float) -> Deferred[SubscriptionGroupConfig | None]:
+            return Deferred.fromCoroutine(self._ask(name, code, header, body, timeout))
 
-        answers = await gatherResults([Deferred.fromCoroutine(ask(name)) for name in place.brokers])
-        configs = [found for found in answers if isinstance(found, SubscriptionGroupConfig)]
-        errors = [found for found in answers if isinstance(found, Exception)]
-        if errors and not configs:
-            raise errors[0]
-        former = self._groups.value(place) if errors else None
+        asking = AskingTogether(
+            self._clock, place.brokers, ask, lambda found: found is not None, _OTHERS_SECONDS
+        )
+        configs = [found for found in await asking.answers() if found is not None]
+        if asking.errors and not configs:
+            raise asking.errors[0]
+        former = None if asking.is_complete else self._groups.value(place)
         if former is not None:
             # One of the brokers that do not answer may have said it.
             configs.insert(0, former)
         in_order = [config for config in configs if config.consume_message_orderly]
         return next(iter(in_order or configs), None)
 
-    async def _ask(self, name: str, code: RequestCode, header: Header, body: type[B]) -> B | None:
+    async def _ask(
+        self, name: str, code: RequestCode, header: Header, body: type[B], timeout: float
+    ) -> B | None:
         """Returns what a broker says; None where it has nothing of the name. Raises
         `RemotingError`."""
         request = RemotingCommand.request(code, header)
-        answer = await self._brokers.ask(name, request, _ASK_SECONDS)
+        answer = await self._brokers.ask(name, request, timeout)
         return decode_body(body, answer.body) if answer.code == ResponseCode.SUCCESS else None
 
 

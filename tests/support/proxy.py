@@ -162,6 +162,8 @@ class PlayedBrokers:
         self.route_error: RequestError | None = None
         #: Names of brokers that cannot be reached.
         self.gone: set[str] = set()
+        #: Codes of requests that brokers do not answer.
+        self.silent: set[int] = set()
         #: What brokers say that they are written in.
         self.language = LanguageCode.PYTHON
         #: Whether name servers have told of the brokers; none is known before.
@@ -225,6 +227,8 @@ class PlayedBrokers:
             self.asked.append(Asked(broker_name, request, timeout, client))
         if broker_name in self.gone:
             return fail(ConnectError(f"{broker_name}.example:10911", "connection refused"))
+        if request.code in self.silent:
+            return Deferred()
         if request.code == RequestCode.GET_TOPIC_CONFIG:
             return succeed(self._topic_config(request))
         answer = self._answers.get(request.code)

@@ -263,12 +263,14 @@ class TopicTypes:
         self._metadata = metadata
         self._config = config
 
-    async def check(self, topic: str, types: frozenset[str]) -> None:
+    async def check(self, topic: str, types: frozenset[str], seconds: float) -> None:
         """Raises `StatusError` where messages of these types may not be in a topic; all may be
-        where no broker says what it takes."""
+        where no broker says within `seconds` what it takes."""
         if not self._config.enable_topic_message_type_check or not has_type(topic):
             return
-        found = self._metadata.known_topic(topic) or await self._metadata.topic(topic)
+        found = self._metadata.known_topic(topic)
+        if found is None:
+            found = await self._metadata.topic_within(topic, seconds)
         if found is None:
             return
         wanted = topic_type(found.attributes)

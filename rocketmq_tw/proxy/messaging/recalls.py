@@ -22,6 +22,8 @@ from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader, RecallMess
 
 #: Seconds that a broker gets, as with stock's proxies.
 RECALL_SECONDS = 2.0
+#: Seconds in which brokers have to say what the topic takes.
+_CHECK_SECONDS = 1.0
 #: Characters of a handle; a broker's name is the one part without a limit.
 _MOST_HANDLE = 4096
 
@@ -43,7 +45,9 @@ class Recalls:
     async def _recall(self, request: RecallMessageRequest, call: ICall) -> RecallMessageResponse:
         topic = client_topic(request.topic)
         handle = _handle(request.recall_handle, topic)
-        await self._types.check(topic, frozenset({DELAY_TYPE}))
+        await self._types.check(
+            topic, frozenset({DELAY_TYPE}), seconds_left(call, self._clock, _CHECK_SECONDS)
+        )
         check_broker(self._brokers, handle.broker_name)
         header = RecallMessageRequestHeader(
             topic=topic, recall_handle=request.recall_handle, bname=handle.broker_name

@@ -37,6 +37,8 @@ from rocketmq_tw.wire.permissions import WRITE
 
 #: Seconds that a send may take, all its tries together, where the client does not say.
 SEND_SECONDS = 5.0
+#: How much of that brokers may take to say what the topic takes.
+_CHECK_SHARE = 0.5
 #: Brokers that one request tries.
 _TRIES = 3
 #: Seconds that a broker has for its answer, at least, before other sends avoid it.
@@ -101,8 +103,10 @@ class Sends:
         queues = () if route is None else self._queues.of(topic, route)
         if not queues:
             queues = await self._writable(topic, call)
-        await self._types.check(topic, outgoing.types)
-        result = await self._deliver(outgoing, queues, call)
+        seconds = seconds_left(call, self._clock, SEND_SECONDS)
+        deadline = self._clock.seconds() + seconds
+        await self._types.check(topic, outgoing.types, seconds * _CHECK_SHARE)
+        result = await self._deliver(outgoing, queues, call, deadline)
         if outgoing.is_half:
             result = _with_place(outgoing, result)
         return _response(outgoing, result)
@@ -131,10 +135,9 @@ class Sends:
             anew = True
 
     async def _deliver(
-        self, outgoing: Outgoing, queues: Sequence[MessageQueue], call: ICall
+        self, outgoing: Outgoing, queues: Sequence[MessageQueue], call: ICall, deadline: float
     ) -> SendResult:
         """Returns where the messages went; raises what the last try failed with."""
-        deadline = self._clock.seconds() + seconds_left(call, self._clock, SEND_SECONDS)
         failed: str | None = None
         for tries_left in range(_TRIES - 1, -1, -1):
             queue = self._choose(outgoing, queues, failed)

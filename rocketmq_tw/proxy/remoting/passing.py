@@ -3,7 +3,6 @@ looked at."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from twisted.internet.defer import Deferred
@@ -11,9 +10,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.asking import AskingInTurn
 from rocketmq_tw.proxy.avoided import AvoidedBrokers
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
-from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -32,11 +31,8 @@ _HOLD_FIELDS = {
     int(RequestCode.POP_MESSAGE): "pollTime",
     int(RequestCode.NOTIFICATION): "pollTime",
 }
-#: Seconds in which one of several brokers has to answer, and how many of them are asked.
-ANY_TIMEOUT = 3.0
+#: Brokers that are asked of those that may answer.
 MAX_ASKED = 8
-#: Seconds after which another one is asked as well: clients give up after 3 s.
-NEXT_AFTER = 1.0
 #: Requests for which a broker asks a client, which may take its time.
 _ASKS_CLIENTS = frozenset(
     {int(RequestCode.GET_CONSUMER_RUNNING_INFO), int(RequestCode.CONSUME_MESSAGE_DIRECTLY)}
@@ -121,103 +117,18 @@ class Passing:
             return self._brokers.ask(name, pass_on(request), timeout, client)
 
         if len(names) == 1 or request.code in _ASKS_CLIENTS:
-            asking = _Asking(self._clock, names, ask, is_wanted)
+            asking = AskingInTurn(self._clock, names, ask, is_wanted, None)
         else:
-            asking = _Asking(self._clock, names, ask, is_wanted, NEXT_AFTER, self._avoided.add)
+            asking = AskingInTurn(self._clock, names, ask, is_wanted, avoid=self._avoided.add)
         answer = await asking.answer()
         if answer is None:
-            reasons = "; ".join(asking.reasons) or "none is known"
+            errors = (f"{name}: {error}" for name, error in asking.errors.items())
+            reasons = "; ".join(errors) or "none is known"
             raise RequestError(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"no broker answers; ask again later ({reasons})",
             )
         return answer_to(request, answer)
-
-
-class _Asking:
-    """Asks one broker after the other until one has a wanted answer: the next one where one fails,
-    has another answer, or has none after `next_after` seconds. Those that were asked before may
-    answer still."""
-
-    def __init__(
-        self,
-        clock: IReactorTime,
-        names: Iterable[str],
-        ask: Callable[[str, float], Deferred[RemotingCommand]],
-        is_wanted: Callable[[RemotingCommand], bool],
-        next_after: float | None = None,
-        avoid: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        """`avoid` is told the name of each that fails, or is not waited for."""
-        self._clock = clock
-        self._names = deque(names)
-        self._ask = ask
-        self._is_wanted = is_wanted
-        self._next_after = next_after
-        self._avoid = avoid
-        self._began = clock.seconds()
-        #: Those that were asked and have not answered.
-        self._pending: set[str] = set()
-        self._alarm = Alarm(clock, self._took_long)
-        self._last: RemotingCommand | None = None
-        self._found: Deferred[RemotingCommand | None] = Deferred()
-        #: Why brokers gave no answer.
-        self.reasons: list[str] = []
-
-    def answer(self) -> Deferred[RemotingCommand | None]:
-        """Fires with the first wanted answer, or the last of the others; with None where none
-        answers."""
-        self._next()
-        return self._found
-
-    def _next(self) -> None:
-        self._alarm.cancel()
-        timeout = ANY_TIMEOUT
-        if self._next_after is not None:
-            timeout -= self._clock.seconds() - self._began
-        if not self._names or timeout <= 0:
-            if not self._pending:
-                self._end(self._last)
-            return
-        name = self._names.popleft()
-        self._pending.add(name)
-        if self._next_after is not None and self._names:
-            self._alarm.set(self._next_after)
-        asked = self._ask(name, timeout)
-        asked.addCallbacks(self._came, self._failed, callbackArgs=(name,), errbackArgs=(name,))
-        asked.addErrback(self._broke)
-
-    def _took_long(self) -> None:
-        for name in self._pending:
-            self._avoid(name)
-        self._next()
-
-    def _came(self, answer: RemotingCommand, name: str) -> None:
-        self._pending.discard(name)
-        self._last = answer
-        if self._found.called:
-            return
-        if self._is_wanted(answer):
-            self._end(answer)
-        else:
-            self._next()
-
-    def _failed(self, failure: Failure, name: str) -> None:
-        failure.trap(RemotingError)
-        self._pending.discard(name)
-        if not self._found.called:
-            self._avoid(name)
-            self.reasons.append(f"{name}: {failure.value}")
-            self._next()
-
-    def _broke(self, failure: Failure) -> None:
-        self._alarm.cancel()
-        if not self._found.called:
-            self._found.errback(failure)
-
-    def _end(self, answer: RemotingCommand | None) -> None:
-        self._alarm.cancel()
-        self._found.callback(answer)
 
 
 def _unreachable(failure: Failure, broker_name: str) -> RemotingCommand:

@@ -26,6 +26,9 @@ _SENDS = (
     RequestCode.SEND_REPLY_MESSAGE_V2,
 )
 
+#: Seconds for which brokers are waited for to say what a topic takes: clients give up after 3 s.
+_TYPE_SECONDS = 1.0
+
 
 class ClassicSends:
     """Passes messages on to brokers, and decisions to the brokers that have the half messages. With
@@ -111,7 +114,8 @@ class ClassicSends:
         if self._metadata is None:
             return
         is_short = request.code in SHORT_NAMES
-        topic = await self._metadata.topic(request.ext_fields.get("b" if is_short else "topic", ""))
+        name = request.ext_fields.get("b" if is_short else "topic", "")
+        topic = await self._metadata.topic_within(name, _TYPE_SECONDS)
         if topic is not None:
             text = request.ext_fields.get("i" if is_short else "properties", "")
             check_message_type(topic, parse_properties(text))

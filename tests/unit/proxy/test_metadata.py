@@ -53,6 +53,9 @@ class Brokers:
     def unknown(self, name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
         return succeed(request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST))
 
+    def hanging(self, name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        return Deferred()
+
     def unreachable(self, name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
         return fail(ConnectError(name, "refused"))
 
@@ -129,6 +132,105 @@ def test_another_broker_is_asked_where_one_does_not_have_it() -> None:
     world.brokers.answer = one_has_it
     assert world.group() is not None
     assert sorted(tried) == ["a", "b"]
+
+
+def one_hangs(world: World) -> None:
+    """Broker `a` answers nothing from now on, `b` and others do."""
+    brokers = world.brokers
+    brokers.answer = lambda name, request: (brokers.hanging if name == "a" else brokers.known)(
+        name, request
+    )
+
+
+def test_a_topic_is_known_though_one_of_its_brokers_hangs() -> None:
+    """In whatever order they are asked."""
+    for _ in range(10):
+        world = World()
+        one_hangs(world)
+        found: list[TopicConfig | None] = []
+        world.metadata.topic("Topic").addCallback(found.append)
+        world.clock.pump([0.25] * 3)
+        assert found[0] is not None and found[0].attributes == {"message.type": "FIFO"}
+
+
+def test_a_broker_that_hangs_is_asked_last_for_the_next_topics() -> None:
+    world = World(topic_config_cache_refresh_seconds=1)
+    one_hangs(world)
+    while ("a", RequestCode.GET_TOPIC_CONFIG) not in world.brokers.asked:
+        world.metadata.topic("Topic")
+        world.clock.pump([0.5] * 4)
+    for _ in range(3):
+        world.brokers.asked.clear()
+        world.metadata.topic("Topic")
+        assert [name for name, _ in world.brokers.asked] == ["b"]
+        world.clock.advance(2)
+
+
+def test_a_topic_is_waited_for_as_long_as_it_is_said() -> None:
+    world = World(topic_config_cache_refresh_seconds=1, topic_config_cache_expired_seconds=2)
+    known = world.topic()
+    world.brokers.answer = world.brokers.hanging
+    world.clock.advance(5)
+    found: list[TopicConfig | None] = []
+    for name in ("Topic", "Other"):
+        within = Deferred.fromCoroutine(world.metadata.topic_within(name, 0.5))
+        within.addCallback(found.append)
+    world.clock.advance(0.25)
+    # No broker has the other one.
+    assert found == [None]
+    world.clock.advance(0.25)
+    assert found == [None, known]
+
+
+def test_a_group_is_known_though_one_of_its_brokers_hangs() -> None:
+    world = World()
+    one_hangs(world)
+    found: list[SubscriptionGroupConfig | None] = []
+    world.asked_for("G").addCallback(found.append)
+    world.clock.advance(0.9)
+    assert not found
+    world.clock.advance(0.1)
+    assert found[0] is not None and found[0].group_name == "G"
+    assert not world.clock.getDelayedCalls()
+
+
+def test_what_a_broker_that_hangs_said_of_a_group_before_counts() -> None:
+    world = World()
+
+    def answer(name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        group = SubscriptionGroupConfig(group_name="G", consume_message_orderly=name == "a")
+        return succeed(request.response(body=encode_body(group)))
+
+    world.brokers.answer = answer
+    assert world.group() is not None
+    world.clock.advance(300)
+    world.brokers.answer = lambda name, request: (
+        world.brokers.hanging(name, request) if name == "a" else answer(name, request)
+    )
+    found: list[SubscriptionGroupConfig | None] = []
+    world.asked_for("G").addCallback(found.append)
+    world.clock.advance(1)
+    assert found[0] is not None and found[0].consume_message_orderly
+
+
+def test_a_group_that_those_do_not_have_who_answer_is_waited_for() -> None:
+    world = World()
+    asked: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
+
+    def answer(name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        if name == "b":
+            return world.brokers.unknown(name, request)
+        asked.append((request, Deferred()))
+        return asked[-1][1]
+
+    world.brokers.answer = answer
+    found: list[SubscriptionGroupConfig | None] = []
+    world.asked_for("G").addCallback(found.append)
+    world.clock.advance(2)
+    assert not found
+    ((request, late),) = asked
+    world.brokers.known("a", request).addCallback(late.callback)
+    assert found[0] is not None and found[0].consume_message_orderly
 
 
 def test_a_group_of_which_no_broker_says_how_it_consumes_is_not_taken_for_none() -> None:

@@ -116,6 +116,21 @@ def test_a_message_is_sent_and_its_place_is_told() -> None:
     }
 
 
+@pytest.mark.parametrize("seconds", [2.0, None])
+def test_a_send_does_not_wait_long_for_what_its_topic_takes(seconds: float | None) -> None:
+    """All is taken where no broker says it, and there is time left for the send."""
+    proxy = Proxy("FIFO")
+    proxy.brokers.silent.add(RequestCode.GET_TOPIC_CONFIG)
+    deadline = None if seconds is None else proxy.clock.seconds() + seconds
+    request = SendMessageRequest(messages=[message()])
+    sent = as_deferred(proxy.begin("SendMessage", request, FakeCall(deadline=deadline)))
+    proxy.clock.pump([0.25] * 4 if seconds else [0.25] * 10)
+    assert sent.result.status.code == Code.OK
+    (asked,) = proxy.brokers.asked
+    assert asked.timeout is not None
+    assert 0.9 < asked.timeout <= (1.05 if seconds else 2.5)
+
+
 def test_a_namespace_is_passed_over() -> None:
     proxy = Proxy()
     sent = message()

@@ -61,6 +61,15 @@ def test_a_topic_that_is_not_there_yet_may_be_made_by_the_send(port: ClassicPort
     assert port.asked_names() == ["broker-a"]
 
 
+def test_a_send_does_not_wait_long_for_what_its_topic_takes(port: ClassicPort) -> None:
+    port.brokers.silent.add(RequestCode.GET_TOPIC_CONFIG)
+    sent = port.begin(
+        classic_request(RequestCode.SEND_MESSAGE_V2, b="Plain", i=DELAYED, n="broker-a")
+    )
+    port.clock.advance(1)
+    assert sent.result.code == ResponseCode.SUCCESS
+
+
 def test_types_are_not_looked_at_unless_that_is_wanted() -> None:
     port = ClassicPort()
     port.brokers.add_topic("Plain", {"broker-a": 4}, message_type="NORMAL")
