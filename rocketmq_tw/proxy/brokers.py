@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
 from rocketmq_tw.proxy.memberships import Membership
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -61,6 +62,7 @@ class IBrokers(Interface):
         `client` is whom the request comes from. Brokers know a client by its connection, so what
         has a `client` that entered groups reaches the broker over a connection on which no other
         client of these is known, and what the broker asks of them there is handed on to the client.
+        A heartbeat (34) of one that is `unseen` comes there without those groups.
         """
 
     def withdraw(request: RemotingCommand, client: IProxyClient | None = None) -> bool:
@@ -90,12 +92,23 @@ class IBrokers(Interface):
     def forget(client: IProxyClient) -> None:
         """Has brokers forget a client, which is gone."""
 
+    unseen_changed: Listeners[str] = Attribute("Told of a group whose `unseen` are others now.")
+
+    def unseen(group: str) -> Collection[IProxyClient]:
+        """Returns the consumers of a group that entered it and are not shown to brokers: one that
+        registered for more than there are connections would take the place of another one."""
+
     def names() -> Sequence[str]:
         """Returns the names of all brokers of the cluster that are known."""
 
     def are_told() -> bool:
         """Returns whether name servers have told which brokers there are: until then one that is
         not known may well be there."""
+
+
+def unseen_groups(brokers: IBrokers, client: IProxyClient, groups: Iterable[str]) -> set[str]:
+    """Returns those of the groups that a client consumes in that brokers do not see it in."""
+    return {group for group in groups if client in brokers.unseen(group)}
 
 
 @attrs.frozen

@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.brokers import IBrokers, unseen_groups
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
 from rocketmq_tw.proxy.memberships import groups_of_heartbeat
@@ -198,6 +198,9 @@ class ClientRegistration:
             data.consumer_data_set,
             heartbeat.digest,
             lambda _: _as_json(heartbeat.settings),
+            unseen_groups(
+                self._brokers, client, [each.group_name for each in data.consumer_data_set]
+            ),
         )
 
     def _tell(self, name: str, client: ProxyClient, body: bytes) -> Deferred[None] | None:

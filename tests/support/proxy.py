@@ -168,6 +168,9 @@ class PlayedBrokers:
         self.language = LanguageCode.PYTHON
         #: Whether name servers have told of the brokers; none is known before.
         self.told = True
+        #: Group -> clients that are not shown to brokers.
+        self.hidden: dict[str, list[IProxyClient]] = {}
+        self.unseen_changed = Listeners[str]("brokers see other members of a group")
         self._answers: dict[int, Answer] = {}
 
     def add_topic(
@@ -259,6 +262,9 @@ class PlayedBrokers:
     def forget(self, client: IProxyClient) -> None:
         self.entered.pop(client, None)
         self.forgotten.append(client)
+
+    def unseen(self, group: str) -> Collection[IProxyClient]:
+        return self.hidden.get(group, [])
 
     def names(self) -> Sequence[str]:
         if not self.told:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredList, fail
+from twisted.internet.defer import Deferred, DeferredList, fail, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -22,6 +22,10 @@ from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
 from rocketmq_tw.proxy.cluster.lanes import Lanes
 from rocketmq_tw.proxy.cluster.topic_routes import TopicRoutes
 from rocketmq_tw.proxy.memberships import ASKED_OF_CLIENTS, Membership, addressee_of
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.log_throttle import LogThrottleByKey
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.clients import decode_heartbeat
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -29,6 +33,10 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds that a broker has to answer that a client is gone.
 _LEAVE_SECONDS = 3.0
+#: Seconds between two lines of the log about a group with more clients than connections, and how
+#: many such groups are remembered for that.
+_WARN_SECONDS = 600.0
+_MOST_WARNED = 100
 
 log = Logger()
 
@@ -48,7 +56,11 @@ class ClusterBrokers:
         self._routes = TopicRoutes(clock, config, names)
         self._known = KnownBrokers(clock, names)
         self._routes.on_change(lambda topic, route: self._known.learn(route))
+        self._clock = clock
         self._lanes = Lanes(config.max_connections_per_broker)
+        self._lanes.unseen_changed.add(self._unseen_changed)
+        self.unseen_changed = Listeners[str]("brokers see other members of a group")
+        self._warned = LogThrottleByKey[str](_WARN_SECONDS, _MOST_WARNED)
         self._departures = Departures(self._lanes, self._ask_over_lane)
         self._connections: list[IRemotingClient] = []
 
@@ -94,6 +106,11 @@ class ClusterBrokers:
             self._known.refresh()
             return fail(ConnectError(broker_name, "no name server knows this broker"))
         try:
+            if client is not None and request.code == RequestCode.HEART_BEAT:
+                seen = self._as_seen(request, client)
+                if seen is None:
+                    return succeed(request.response())
+                request = seen
             connection = self._connection(broker_name, request, client)
         except RequestError:
             return fail()
@@ -145,7 +162,52 @@ class ClusterBrokers:
     def are_told(self) -> bool:
         return self._known.is_told
 
+    def unseen(self, group: str) -> Collection[IProxyClient]:
+        return self._lanes.unseen(Membership(group, True))
+
     # Lanes
+
+    def _as_seen(self, request: RemotingCommand, client: IProxyClient) -> RemotingCommand | None:
+        """Returns a client's heartbeat without the groups in which brokers see another one on its
+        lane; None where no other group is left. Raises `RequestError`."""
+        unseen = self._lanes.unseen_in(client)
+        if not unseen:
+            return request
+        data = decode_heartbeat(request.body)
+        data.consumer_data_set = [
+            each
+            for each in data.consumer_data_set
+            if Membership(each.group_name, True) not in unseen
+        ]
+        data.producer_data_set = [
+            each
+            for each in data.producer_data_set
+            if Membership(each.group_name, False) not in unseen
+        ]
+        if not data.consumer_data_set and not data.producer_data_set:
+            return None
+        # It is that of all groups.
+        data.heartbeat_fingerprint = data.without_sub = None
+        seen = RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(data))
+        seen.ext_fields = request.ext_fields
+        seen.language, seen.version = request.language, request.version
+        return seen
+
+    def _unseen_changed(self, membership: Membership) -> None:
+        group, is_consumer = membership
+        if not is_consumer:
+            return
+        count = len(self.unseen(group))
+        if count and self._warned.is_due(group, self._clock.seconds()):
+            log.warn(
+                "{count} consumers of {group} are more than the {limit} connections to each broker"
+                " (maxConnectionsPerBroker): brokers do not see them, and divide no queues among"
+                " them",
+                count=count,
+                group=group,
+                limit=self._config.max_connections_per_broker,
+            )
+        self.unseen_changed.tell(group)
 
     def _connection(
         self, broker_name: str, request: RemotingCommand, client: IProxyClient | None
@@ -172,15 +234,30 @@ class ClusterBrokers:
 
     def _asked(self, lane: int, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Passes on what a broker asks a client of a lane."""
-        client = self._lanes.find(lane, addressee_of(request))
+        addressee = addressee_of(request)
+        client = self._lanes.find(lane, addressee)
+        broker_name = self._known.name_at(peer.address)
+        if broker_name is not None:
+            request.ext_fields.setdefault("bname", broker_name)
+        if request.is_oneway and addressee.client_id is None:
+            self._tell_unseen(lane, addressee.membership, request)
         if client is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "the client that is asked is at this proxy no more"
             )
-        broker_name = self._known.name_at(peer.address)
-        if broker_name is not None:
-            request.ext_fields.setdefault("bname", broker_name)
         return client.ask(request, self._config.grpc_proxy_relay_request_timeout_in_seconds)
+
+    def _tell_unseen(
+        self, lane: int, membership: Membership | None, request: RemotingCommand
+    ) -> None:
+        """Passes on to those that brokers do not see what a broker tells all consumers of a
+        group."""
+        if membership is None or not membership.is_consumer:
+            return
+        for client in list(self._lanes.unseen(membership)):
+            place = self._lanes.place(client)
+            if place is not None and place.lane == lane:
+                client.ask(request, _LEAVE_SECONDS).addErrback(lambda _: None)
 
     def _ask_over_lane(
         self, broker_name: str, lane: int, request: RemotingCommand

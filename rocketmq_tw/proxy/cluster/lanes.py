@@ -3,7 +3,8 @@
 A broker knows the clients of a group by their connections. One over which two of them register
 shows the second only, with stock's brokers as with ours. So the clients of a group stand on lanes
 of their own, while clients of other groups share these: there are as many lanes as the largest
-group has clients here.
+group has clients here. Where there may be no more lanes, brokers see one of those that share the
+last one, and not the others: each that registered would take the place of the one before.
 
 A broker closes a connection that is silent about one of its groups, and all clients of the lane
 lose their requests then. So brokers are to be told of each group that has nobody on a lane any
@@ -21,12 +22,15 @@ from rocketmq_tw.net.host_shares import HostShares
 from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.memberships import Addressee, Membership
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.clients import MAX_GROUPS_PER_PEER
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
 #: Groups of all clients together.
 MAX_MEMBERSHIPS = 500_000
+
+_NOBODY: dict[IProxyClient, None] = {}
 
 
 class LanePlace:
@@ -53,7 +57,7 @@ class Departure:
 
 class Lanes:
     """The lanes and the clients on them. Where all `limit` lanes have a client of a group, further
-    ones of it share the last lane, on which brokers see the one that registered last.
+    ones of it share the last lane, on which brokers see the first of them until it leaves.
 
     Where there is no room for a client, the largest ones of the host that is in most groups give
     way, unless the client's own would be in as many then."""
@@ -67,6 +71,10 @@ class Lanes:
         #: The memberships of all clients; those on each lane that brokers see.
         self._shares = HostShares()
         self._seen: list[HostShares] = []
+        #: Those that brokers do not see, in order.
+        self._unseen: dict[Membership, dict[IProxyClient, None]] = {}
+        #: Told of a membership that brokers do not see others in, or see them in now.
+        self.unseen_changed: Listeners[Membership] = Listeners("brokers see other clients")
 
     def __len__(self) -> int:
         return len(self._members)
@@ -74,6 +82,17 @@ class Lanes:
     def place(self, client: IProxyClient) -> LanePlace | None:
         """Returns where a client stands; None where it is in no group."""
         return self._places.get(client)
+
+    def unseen(self, membership: Membership) -> Collection[IProxyClient]:
+        """Returns the clients of a group that brokers do not see."""
+        return self._unseen.get(membership, _NOBODY).keys()
+
+    def unseen_in(self, client: IProxyClient) -> Collection[Membership]:
+        """Returns the groups that brokers do not see a client in."""
+        place = self._places.get(client)
+        if place is None or not self._unseen:
+            return frozenset()
+        return {each for each in place.memberships if client in self.unseen(each)}
 
     def has_member(self, lane: int, membership: Membership, broker_name: str) -> bool:
         """Returns whether a group has a client on a lane that a broker knows there."""
@@ -96,12 +115,15 @@ class Lanes:
         grown = len(wanted) - (0 if place is None else len(place.memberships))
         excess = max(0, self._shares.total + grown - MAX_MEMBERSHIPS) if grown > 0 else 0
         departures: list[Departure | None] = []
-        if place is not None and not excess and self._is_free(place.lane, wanted, client):
+        lane: int | None = None
+        if not excess:
+            stays = place is not None and self._is_free(place.lane, wanted, client)
+            lane = place.lane if place is not None and stays else self._free_lane(wanted, client)
+        if place is not None and place.lane == lane:
             departures.append(self._leave(client, place, place.memberships - wanted))
             departures.append(self._forget_elsewhere(client, place, broker_names))
             self._put(client, place, wanted)
         else:
-            lane = None if excess else self._free_lane(wanted, client)
             if lane is None:
                 lane, victims = self._make_room(client, wanted, excess)
                 departures += map(self.remove, victims)
@@ -207,12 +229,26 @@ class Lanes:
         self._drop_id(client, place)
         place.client_id = client.client_id
         self._ids[place.lane][client.client_id] = client
-        members, seen = self._members[place.lane], self._seen[place.lane]
-        for former in map(members.get, wanted):
-            if former is not None:
-                seen.remove(self._places[former].host)
-        seen.add(place.host, len(wanted))
-        members.update(dict.fromkeys(wanted, client))
+        members, gained = self._members[place.lane], 0
+        for membership in wanted:
+            if membership not in members:
+                members[membership] = client
+                gained += 1
+            self._note(client, membership, is_unseen=members[membership] is not client)
+        self._seen[place.lane].add(place.host, gained)
+
+    def _note(self, client: IProxyClient, membership: Membership, *, is_unseen: bool) -> None:
+        """Notes whether brokers do not see a client in a group that it is in."""
+        if (client in self.unseen(membership)) is is_unseen:
+            return
+        unseen = self._unseen.setdefault(membership, {})
+        if is_unseen:
+            unseen[client] = None
+        else:
+            del unseen[client]
+        if not unseen:
+            del self._unseen[membership]
+        self.unseen_changed.tell(membership)
 
     def _drop_id(self, client: IProxyClient, place: LanePlace) -> None:
         ids = self._ids[place.lane]
@@ -236,6 +272,8 @@ class Lanes:
         own = [membership for membership in memberships if members.get(membership) is client]
         for membership in own:
             del members[membership]
+        for membership in memberships:
+            self._note(client, membership, is_unseen=False)
         self._seen[place.lane].remove(place.host, len(own))
         place.memberships = place.memberships.difference(memberships)
         self._shares.remove(place.host, len(memberships))

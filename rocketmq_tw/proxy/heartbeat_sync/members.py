@@ -83,8 +83,7 @@ class Members:
         """Takes what a proxy told in a message of `size` bytes. `heard_at` is when, in seconds of
         the caller's clock, `heard_ms` by the time of day; what is older than the silence allows may
         be left out by the caller."""
-        name = f"{channel.remote_proxy_ip}@{channel.remote_address}@{channel.local_address}"
-        key = (record.group, f"{record.client_id}@{name}@{channel.type}")
+        key = _key(record, channel)
         group = self._groups.get(record.group)
         member = None if group is None else group.members.get(key[1])
         wrong = is_ahead(record.last_update_timestamp, heard_ms)
@@ -113,6 +112,11 @@ class Members:
             self._see(group, record, size)
         if was_here is not is_here:
             self.changed.tell(record.group)
+
+    def has(self, record: ConsumerHeartbeat, channel: ClientChannel) -> bool:
+        """Returns whether whom a proxy tells of is a member here."""
+        member = self._heard.get(_key(record, channel))
+        return member is not None and not member.is_gone
 
     def of(self, group: str) -> list[Member]:
         """Returns the members of a group, each client id once."""
@@ -181,6 +185,11 @@ class Members:
             del self._groups[name]
         if not member.is_gone:
             self.changed.tell(name)
+
+
+def _key(record: ConsumerHeartbeat, channel: ClientChannel) -> tuple[str, str]:
+    name = f"{channel.remote_proxy_ip}@{channel.remote_address}@{channel.local_address}"
+    return record.group, f"{record.client_id}@{name}@{channel.type}"
 
 
 def subscription_table(view: ConsumerHeartbeat | None) -> dict[str, SubscriptionData]:

@@ -41,7 +41,8 @@ class ConsumerHeartbeat(Body):
     consume_from_where: str | None = None
     local_proxy_id: str = ""
     channel_data: str | None = None
-    #: Ours: brokers know this client, so that other proxies of ours learn of it there.
+    #: Ours: brokers know this client, so that other proxies of ours learn of it there. Not so where
+    #: its proxy has more of its group than connections.
     is_known_to_brokers: bool = field(default=False, name="knownToBrokers")
 
 
@@ -88,6 +89,7 @@ def encode_consumer(
     now_ms: int,
     *,
     attribute: str | None = None,
+    is_known_to_brokers: bool = True,
 ) -> bytes:
     """Returns the message that tells of a consumer in one group."""
     channel = ClientChannel(
@@ -110,7 +112,7 @@ def encode_consumer(
         consume_from_where=consumer.consume_from_where,
         local_proxy_id=str(identity),
         channel_data=encode_body(channel).decode(),
-        is_known_to_brokers=True,
+        is_known_to_brokers=is_known_to_brokers,
     )
     return encode_body(record)
 

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.heartbeat_sync.members import Members
 from rocketmq_tw.proxy.heartbeat_sync.reading import TopicReader
-from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity, decode_consumer
+from rocketmq_tw.proxy.heartbeat_sync.records import UNREGISTER, ProxyIdentity, decode_consumer
 from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
 from rocketmq_tw.proxy.heartbeat_sync.topic import HeartbeatSyncTopic
 from rocketmq_tw.runtime.log_throttle import LogThrottle
@@ -86,8 +86,13 @@ class HeartbeatSync:
                     error=error,
                 )
             return
-        # Of the others of ours brokers know.
-        if record.local_proxy_id != self._identity and not record.is_known_to_brokers:
-            heard_at = self._clock.seconds() - age
-            heard_ms = self._now_ms() - round(age * 1000)
-            self.members.take(record, channel, len(body), heard_at, heard_ms)
+        if record.local_proxy_id == self._identity:
+            return
+        if record.is_known_to_brokers:
+            # Which say so themselves; they may not have known it before.
+            if not self.members.has(record, channel):
+                return
+            record.heartbeat_type = UNREGISTER
+        heard_at = self._clock.seconds() - age
+        heard_ms = self._now_ms() - round(age * 1000)
+        self.members.take(record, channel, len(body), heard_at, heard_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -97,9 +97,10 @@ class Telling:
         consumers: Iterable[ConsumerData],
         digest: bytes,
         attribute: ConsumerAttribute,
+        unseen: Collection[str] = (),
     ) -> None:
         """Takes a heartbeat of a client, with all groups that it consumes in; `digest` is another
-        one where something in it is."""
+        one where something in it is. In the groups `unseen` brokers do not know it."""
         if not self._is_running:
             return
         told = self._clients.get(client)
@@ -114,13 +115,15 @@ class Telling:
         self.left(client, told.groups.keys() - by_group.keys())
         now = self._clock.seconds()
         for group, consumer in by_group.items():
+            is_known = group not in unseen
+            told_digest = digest + b"%d" % is_known
             known, at = told.groups.get(group, (b"", 0.0))
-            if known == digest and now - at < _AGAIN_SECONDS:
+            if known == told_digest and now - at < _AGAIN_SECONDS:
                 continue
-            body = self._encode(REGISTER, origin, consumer, attribute(consumer))
+            body = self._encode(REGISTER, origin, consumer, attribute(consumer), is_known=is_known)
             # Before it is sent, which may fail at once.
             self._clients[client] = told
-            told.groups[group] = digest, now
+            told.groups[group] = told_digest, now
             if body is None or not self._put((client, group), body):
                 self._forget(client, group)
 
@@ -149,11 +152,25 @@ class Telling:
             self.left(client, told.groups)
 
     def _encode(
-        self, kind: str, origin: Origin, consumer: ConsumerData, attribute: str | None
+        self,
+        kind: str,
+        origin: Origin,
+        consumer: ConsumerData,
+        attribute: str | None,
+        *,
+        is_known: bool = True,
     ) -> bytes | None:
         now_ms = self._now_ms()
         for each in (attribute, None):
-            body = encode_consumer(kind, self._identity, origin, consumer, now_ms, attribute=each)
+            body = encode_consumer(
+                kind,
+                self._identity,
+                origin,
+                consumer,
+                now_ms,
+                attribute=each,
+                is_known_to_brokers=is_known,
+            )
             if len(body) <= MAX_RECORD_BYTES:
                 return body
         return None

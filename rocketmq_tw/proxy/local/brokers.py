@@ -43,6 +43,7 @@ class LocalBrokers:
         self._clock = clock
         self._broker = broker
         self._others = others
+        self.unseen_changed = others.unseen_changed
         self._name = broker.config.broker_name
         self._own = self._peer("proxy")
         #: The clients that the broker knows by peers of their own.
@@ -119,6 +120,9 @@ class LocalBrokers:
             self._leave(client)
             for pop in list(self._pops.get(client, {}).values()):
                 self._withdraw(pop)
+
+    def unseen(self, group: str) -> Collection[IProxyClient]:
+        return self._others.unseen(group)
 
     def names(self) -> Sequence[str]:
         names = self._others.names()

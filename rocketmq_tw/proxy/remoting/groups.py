@@ -1,5 +1,6 @@
 """Questions about groups (38, 46, 203, 307, 309, 400): each broker of a group's topics knows its
-members, so any of them is asked. Those at stock's proxies brokers do not know: they are added."""
+members, so any of them is asked. Those at stock's proxies brokers do not know, nor those here that
+are more than there are connections: they are added."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class ClassicGroups:
             )
         brokers = await self._brokers_of(group, client, request)
         answer = await self._passing.to_any(brokers, request, client, _is_success)
-        return with_other_members(request, answer, group, self._members)
+        unseen = [each.client_id for each in self._brokers.unseen(group)]
+        return with_other_members(request, answer, group, self._members, unseen)
 
     async def check_client(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Answers 46: whether a client may subscribe so."""

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from rocketmq_tw.message import names
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.brokers import IBrokers, unseen_groups
 from rocketmq_tw.proxy.heartbeat_sync.records import REMOTING, Origin
 from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
 from rocketmq_tw.proxy.memberships import groups_of_heartbeat, groups_of_unregistration
@@ -73,7 +73,8 @@ class ClassicHeartbeats:
             return request.response()
         self._brokers.enter(client, groups_of_heartbeat(data), brokers)
         origin = _origin(data.client_id, request, peer)
-        self._telling.heard(client, origin, data.consumer_data_set, digest, _attribute)
+        unseen = unseen_groups(self._brokers, client, client.groups)
+        self._telling.heard(client, origin, data.consumer_data_set, digest, _attribute, unseen)
         due = [name for name in brokers if not _is_told(client, name, digest, now)]
         if not due:
             return request.response()

@@ -1,5 +1,5 @@
-"""Tells classic clients of members of their groups at other proxies, as brokers tell them of those
-that they know (40): so that they divide queues anew at once."""
+"""Tells classic clients of members of their groups that brokers do not know, as brokers tell them
+of the others (40): so that they divide queues anew at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 from twisted.internet.interfaces import IReactorTime
 
+from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.heartbeat_sync.members import Members
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
 from rocketmq_tw.runtime.alarm import Alarm
@@ -24,13 +25,19 @@ class OtherMemberNotices:
     """Gathers the groups that changed, and goes through all clients then."""
 
     def __init__(
-        self, clock: IReactorTime, clients: ClassicClients, members: Members, in_slices: Slices
+        self,
+        clock: IReactorTime,
+        brokers: IBrokers,
+        clients: ClassicClients,
+        members: Members,
+        in_slices: Slices,
     ) -> None:
         self._clients = clients
         self._in_slices = in_slices
         self._changed: set[str] = set()
         self._alarm = Alarm(clock, self._begin)
         members.changed.add(self._note)
+        brokers.unseen_changed.add(self._note)
 
     def stop(self) -> None:
         """Tells nobody any more."""
@@ -43,7 +50,7 @@ class OtherMemberNotices:
 
     def _begin(self) -> None:
         changed, self._changed = self._changed, set()
-        self._in_slices.unwatched(self._tell(changed), "telling clients of members elsewhere")
+        self._in_slices.unwatched(self._tell(changed), "telling clients of other members")
 
     def _tell(self, changed: Collection[str]) -> Iterator[None]:
         for number, client in enumerate(self._clients):

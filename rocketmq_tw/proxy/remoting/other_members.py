@@ -1,9 +1,9 @@
 """Adds the members that brokers do not know to what they say of a group: those at proxies that do
-not register their clients."""
+not register their clients, and those here that there is no connection for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from rocketmq_tw.proxy.heartbeat_sync.members import Member, Members, subscription_table
@@ -17,15 +17,21 @@ _SUCCESS = ResponseCode.SUCCESS
 
 
 def with_other_members(
-    request: RemotingCommand, answer: RemotingCommand, group: str, members: Members
+    request: RemotingCommand,
+    answer: RemotingCommand,
+    group: str,
+    members: Members,
+    unseen: Sequence[str],
 ) -> RemotingCommand:
-    """Returns the answer to 38, 203 or 307; raises `BodyError` where a broker's cannot be read."""
+    """Returns the answer to 38, 203 or 307; raises `BodyError` where a broker's cannot be read.
+    `unseen` are the ids of members here that brokers do not know."""
     others = members.of(group)
-    if not others:
+    if not others and not unseen:
         return answer
     if request.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP:
         ids = _known(answer, ConsumerIdList())
         known = dict.fromkeys(ids.consumer_id_list)
+        known.update(dict.fromkeys(unseen))
         known.update(dict.fromkeys(member.connection.client_id or "" for member in others))
         ids.consumer_id_list = list(known)
         return _answered(request, ids)

@@ -79,7 +79,9 @@ class ClassicRequests:
         self._groups = ClassicGroups(brokers, self.clients, self._passing, heartbeat_sync.members)
         self._sends = ClassicSends(brokers, self.clients, self._passing, self._targets, metadata)
         in_slices = Slices(clock)
-        self._notices = OtherMemberNotices(clock, self.clients, heartbeat_sync.members, in_slices)
+        self._notices = OtherMemberNotices(
+            clock, brokers, self.clients, heartbeat_sync.members, in_slices
+        )
         self._expiring = PeriodicCall(
             clock,
             "the scan for silent classic clients",

@@ -161,8 +161,8 @@ def test_a_client_takes_nobody_else_out_of_a_group() -> None:
     assert lanes.find(0, Addressee(CONSUMERS, "a")) is owner
     # Neither where it shares the last lane with others of the group.
     lanes = Lanes(1)
-    enter(lanes, thief, [CONSUMERS])
     enter(lanes, owner, [CONSUMERS])
+    enter(lanes, thief, [CONSUMERS])
     assert lanes.leave(thief, [CONSUMERS]) is None
     assert lanes.remove(thief) is None
     assert lanes.find(0, Addressee(CONSUMERS, "a")) is owner
@@ -215,18 +215,48 @@ def test_a_client_that_left_a_group_makes_room() -> None:
     assert lanes.find(0, Addressee(OTHERS, None)) is first
 
 
-def test_beyond_the_last_lane_the_newest_client_counts() -> None:
+def test_beyond_the_last_lane_the_first_client_counts_until_it_leaves() -> None:
     lanes = Lanes(2)
+    changed: list[Membership] = []
+    lanes.unseen_changed.add(changed.append)
     clients = [FakeClient(str(number)) for number in range(4)]
-    for client in clients:
-        lanes.enter(client, [CONSUMERS])
+    for _ in range(3):
+        for client in clients:
+            assert lanes.enter(client, [CONSUMERS]) == []
     assert [lane_of(lanes, client) for client in clients] == [0, 1, 1, 1]
-    assert lanes.find(1, Addressee(CONSUMERS, None)) is clients[3]
+    assert lanes.find(1, Addressee(CONSUMERS, None)) is clients[1]
+    assert list(lanes.unseen(CONSUMERS)) == clients[2:]
+    assert changed == [CONSUMERS] * 2
     # By its id each of them is found.
     assert lanes.find(1, Addressee(CONSUMERS, "2")) is clients[2]
-    lanes.remove(clients[3])
+    # The next one that tells of itself takes its place.
+    lanes.remove(clients[1])
+    assert list(lanes.unseen(CONSUMERS)) == clients[2:]
+    lanes.enter(clients[3], [CONSUMERS])
     lanes.enter(clients[2], [CONSUMERS])
-    assert lanes.find(1, Addressee(CONSUMERS, None)) is clients[2]
+    assert lanes.find(1, Addressee(CONSUMERS, None)) is clients[3]
+    assert list(lanes.unseen(CONSUMERS)) == [clients[2]]
+    # One for which there is a lane again moves to it.
+    lanes.remove(clients[0])
+    lanes.enter(clients[2], [CONSUMERS])
+    assert lane_of(lanes, clients[2]) == 0
+    assert not lanes.unseen(CONSUMERS)
+    for client in clients:
+        lanes.remove(client)
+    assert lanes._shares.total == sum(seen.total for seen in lanes._seen) == 0
+
+
+def test_a_client_that_is_seen_in_one_group_and_not_in_another_stays_where_it_is() -> None:
+    lanes = Lanes(1)
+    first, both = map(FakeClient, "ab")
+    enter(lanes, first, [CONSUMERS])
+    enter(lanes, both, [CONSUMERS, OTHERS])
+    for _ in range(3):
+        assert lanes.enter(both, [CONSUMERS, OTHERS]) == []
+    assert lanes.has_member(0, OTHERS, "broker-a")
+    assert lanes.unseen_in(both) == {CONSUMERS}
+    assert groups_of(lanes.leave(both, [CONSUMERS, OTHERS])) == {OTHERS}
+    assert not lanes.unseen(CONSUMERS)
 
 
 def test_whom_a_broker_asks() -> None:

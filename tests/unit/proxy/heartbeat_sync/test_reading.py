@@ -174,6 +174,30 @@ def test_what_this_proxy_and_others_of_ours_tell_is_passed_over() -> None:
     assert (ids(here), ids(there)) == ([], ["own"])
 
 
+def test_a_member_that_brokers_do_not_see_counts_as_long_as_they_do_not() -> None:
+    """There are more members at its proxy than connections."""
+    topic = Topic()
+    here, there = topic.proxy(), topic.proxy(ProxyIdentity("10.0.0.7", 1, 2))
+    for proxy in (here, there):
+        proxy.start()
+    topic.pass_time(12)
+    consumer = ConsumerData(group_name="G")
+    origin = Origin("c", REMOTING, "10.0.0.9:4", "10.0.0.7:1", "JAVA", 475)
+    client: Any = FakeClient("c")
+    changed: list[str] = []
+    here.members.changed.add(changed.append)
+    for unseen, known in ((("G",), ["c"]), ((), []), (("G",), ["c"])):
+        for _ in range(2):
+            there.telling.heard(client, origin, [consumer], b"1", lambda _: None, unseen)
+            topic.pass_time(1)
+            assert ids(here) == known
+    there.telling.gone(client)
+    topic.pass_time(1)
+    assert ids(here) == []
+    assert changed == ["G"] * 4
+    assert ids(there) == []
+
+
 def test_the_topic_and_the_group_are_made_where_they_lack() -> None:
     topic = Topic(has_topic=False)
     proxy = topic.proxy()
