@@ -291,11 +291,19 @@ class RaftLog:
         """See `ILog`; the file goes soon."""
         self.min_offset, first = self.file_starts[1], self.file_starts[0]
         if first < self._divide and self._older is not None:
-            # What was removed before is durable first: a power loss leaves no gap.
-            self._older.sync_names()
             self._older.remove_first()
         elif self.group is not None:
             self.group.drop_files_before(self.min_offset)
+
+    @property
+    def has_unsynced_removals(self) -> bool:
+        """See `ILog`. The group syncs its own before it goes on."""
+        return self._older is not None and self._older.removed_may_return
+
+    def sync_removals(self) -> None:
+        """See `ILog`."""
+        if self._older is not None:
+            self._older.sync_removals()
 
     def close(self) -> None:
         """See `ILog`."""

@@ -265,10 +265,18 @@ class CommitLog:
         self._start_writing(offset)
 
     def remove_first(self) -> None:
-        """See `ILog`. What was removed before is durable first: a power loss leaves no gap."""
-        self.segments.sync_names()
+        """See `ILog`."""
         self._unsynced.discard(self.segments.starts[0])
         self.segments.remove_first()
+
+    @property
+    def has_unsynced_removals(self) -> bool:
+        """See `ILog`."""
+        return self.segments.removed_may_return
+
+    def sync_removals(self) -> None:
+        """See `ILog`."""
+        self.segments.sync_removals()
 
     def close(self) -> None:
         """Closes all files; what is still buffered is gone."""

@@ -74,6 +74,8 @@ class ConsumeQueue:
         #: How many checkpoints were prepared when a file was removed; what a former process removed
         #: is durable with the first checkpoint.
         self._removed_at = self._extension_removed_at = 0
+        #: How many files had been removed then.
+        self._removals = self._extension_removals = 0
         self._units_per_file = files.file_size // UNIT_SIZE
         #: Units that wait for `write_pending`.
         self.pending: list[bytes] = []
@@ -385,8 +387,10 @@ class ConsumeQueue:
             position, _, _ = UNIT.unpack(self.read(last, 1))
             following, _, _ = UNIT.unpack(self.read(last + 1, 1))
             if position < min_physical and following < safe_offset:
+                # With that checkpoint: a sync of its own would be one for each queue.
+                self.segments.removals_are_durable(self._removals)
                 self.segments.remove_first()
-                self._removed_at = prepared
+                self._removed_at, self._removals = prepared, self.segments.removals
                 removed = 1
         self.correct_min_offset(min_physical)
         if self.extension is not None and synced > self._extension_removed_at:
@@ -397,9 +401,11 @@ class ConsumeQueue:
         """Removes its first file if only messages had extras there that are gone."""
         units = list(UNIT.iter_unpack(self.read(self.min_offset, _LOOKED_AT)))
         first = self._address(units)
+        segments = extension.segments
+        segments.removals_are_durable(self._extension_removals)
         if (first is None and units) or not extension.remove_first_before(first):
             return False
-        self._extension_removed_at = prepared
+        self._extension_removed_at, self._extension_removals = prepared, segments.removals
         return True
 
     def _first_offset(self) -> int:

@@ -22,7 +22,8 @@ STEP_WORK, _OF_CUT = 1_000, 50
 class Cutting:
     """Cuts the end off one store; calls `moved` with each new end of the log. While `is_under_way`,
     nothing may be appended, dispatched or claimed by a checkpoint. After a cut that failed this
-    holds for good: new units would stand behind a gap in queues and index."""
+    holds for good: new units would stand behind a gap in queues and index. `begun`: so many cuts so
+    far."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class Cutting:
         moved: Callable[[int], None],
     ) -> None:
         self.is_under_way = False
+        self.begun = 0
         self._log = contents.log
         self._queues = contents.queues
         self._index = contents.index
@@ -53,6 +55,7 @@ class Cutting:
         `IMessageStore.truncate_to`. Raises `OSError` from half-way, and `StoreError` where the log
         itself cannot be cut."""
         self.is_under_way = True
+        self.begun += 1
         # Before anything shrinks: a checkpoint must never claim more than there is.
         self._checkpointing.before_cut(offset)
         yield from self._cut_queues(offset)

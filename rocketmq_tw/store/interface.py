@@ -234,7 +234,14 @@ class ILog(Interface):
         """Lets an empty log begin elsewhere than at 0."""
 
     def remove_first() -> None:
-        """Removes the oldest file; the caller leaves the last one alone."""
+        """Removes the oldest file, once the removals before it are durable, so that a power loss
+        leaves no gap: it syncs where `has_unsynced_removals`. The caller leaves the last one
+        alone."""
+
+    has_unsynced_removals: bool = Attribute("Whether a power loss may bring removed files back.")
+
+    def sync_removals() -> None:
+        """Makes durable that files are removed; blocks, in any thread."""
 
     def close() -> None:
         """Closes all files; what is still buffered is gone."""
@@ -396,8 +403,18 @@ class IMessageStore(Interface):
         now_ms: int, *, at_any_hour: bool = False, disks: Disks | None = None
     ) -> Iterator[int]:
         """Retention by age and disk ratio, in steps between which the store may be used; each gives
-        the number of files that it removed. `at_any_hour`: what is too old goes now, not only at
-        `deleteWhen`. `disks` is what was measured just now, in a thread; measured here without."""
+        the number of files that it removed, of the log's one at most. `at_any_hour`: what is too
+        old goes now, not only at `deleteWhen`. `disks` is what was measured just now, in a thread;
+        measured here without. A step waits for the disk where the one before it left unsynced
+        removals, and nobody synced them."""
+
+    has_unsynced_removals: bool = Attribute(
+        "Whether a power loss may bring back files of the log that `clean` removed."
+    )
+
+    def sync_removals() -> None:
+        """Makes durable what `clean` removed of the log; blocks, in any thread. Raises
+        `OSError`."""
 
     unsynced_files: int = Attribute("How many files the next checkpoint has to sync.")
 

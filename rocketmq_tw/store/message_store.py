@@ -492,11 +492,20 @@ class MessageStore(StoreReads):
         """See `IMessageStore`."""
         if self._refusal or self.gone:
             return
-        reached = self._dispatching.reached
+        reached, cuts = self._dispatching.reached, self._cutting.begun
         retention = self.retention
         for removed in retention.run(reached, now_ms, at_any_hour=at_any_hour, disks=disks):
             yield removed
-            if self._refusal or self.gone:
-                # It was closed meanwhile, or broke.
+            if self._refusal or self.gone or self._cutting.begun != cuts:
+                # It was closed meanwhile, or broke, or has other messages at the same offsets.
                 return
         self._deleted.forget(self._log.min_offset, self._checkpointing.last)
+
+    @property
+    def has_unsynced_removals(self) -> bool:
+        """See `IMessageStore`."""
+        return self._log.has_unsynced_removals
+
+    def sync_removals(self) -> None:
+        """See `IMessageStore`."""
+        self._log.sync_removals()

@@ -211,14 +211,18 @@ class Retention:
             for _ in self.still_needed.find(needs):
                 yield 0
             # Again, since the store may have changed.
-            self.take(self.measure())
+            if disks is None:
+                self.take(self.measure())
             removal = self._choose(dispatched, now_ms, at_any_hour, needs)
             self._report(removal, needs)
         count = removal.expired + removal.forced
         if count:
             used = self.disks.log.used
             self._freed.removed(count * self._log.file_size, used, self._log.end_offset, now_ms)
-        yield from _remove_oldest(count, self._log, self._queues, self._index, self._checkpointing)
+        first_left = self._log.file_starts[count] if count else 0
+        yield from _remove_oldest(
+            first_left, self._log, self._queues, self._index, self._checkpointing
+        )
 
     def _choose(
         self, dispatched: int, now_ms: int, at_any_hour: bool, needs: Collection[Need]
@@ -295,23 +299,26 @@ def _last_writes(log: ILog, done: int, most: int, now_ms: int) -> list[int]:
 
 
 def _remove_oldest(
-    count: int,
+    first_left: int,
     log: ILog,
     queues: QueueTable,
     index: MessageIndex | None,
     checkpointing: Checkpointing,
 ) -> Iterator[int]:
-    """Removes the `count` oldest files of the log and what only points into them, though of each
-    queue one file at most between two checkpoints; in steps between which the store may change,
-    each of which gives how many files it removed."""
-    for _ in range(count):
+    """Removes the files of the log in front of the one that starts at `first_left`, and what only
+    points into them, though of each queue one file at most between two checkpoints; in steps
+    between which the store may change, each of which gives how many files it removed."""
+    # By where it starts, since others may remove files as well.
+    while len(log.file_starts) > 1 and log.file_starts[0] < first_left:
         log.remove_first()
-    removed = count
+        # One at a time, so that what is removed can be made durable in a thread before the next.
+        yield 1
+    removed = 0
     if index is not None:
         removed += index.remove_before(log.min_offset)
     for number, queue in enumerate(queues, 1):
         # One that was deleted meanwhile may have a successor in its place.
-        if (count or len(queue.segments.starts) != 1) and queues.has(queue):
+        if (first_left or len(queue.segments.starts) != 1) and queues.has(queue):
             safe_offset = checkpointing.last.safe_offset
             removed += queue.remove_before(log.min_offset, safe_offset, *checkpointing.rounds)
         if number % _STEP == 0:

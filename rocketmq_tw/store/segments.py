@@ -63,8 +63,9 @@ class Segments:
         self._ahead = ahead
         #: Up to where a file has zeros behind what was written, by its start.
         self._zeroed: dict[int, int] = {}
-        #: Whether a power loss may bring removed files back: some of them without the others.
-        self._removed_may_return = False
+        #: How many files were removed, and how many of these removals are durable: a power loss may
+        #: bring back some of the others.
+        self.removals = self._durable_removals = 0
 
     @property
     def end(self) -> int:
@@ -237,9 +238,24 @@ class Segments:
     def sync_names(self) -> None:
         """Makes durable which files there are, where that is not."""
         if self.directory in self.unsynced.dirs and self._files.exists(self.directory):
-            self._files.sync_dir(self.directory)
-            self._removed_may_return = False
+            self.sync_removals()
         self.unsynced.dirs.discard(self.directory)
+
+    @property
+    def removed_may_return(self) -> bool:
+        """Whether the next removal syncs first, so that no power loss brings back what went before
+        it."""
+        return self.removals > self._durable_removals
+
+    def sync_removals(self) -> None:
+        """Makes durable that files are removed; in any thread, meanwhile others may be."""
+        removals = self.removals
+        self._files.sync_dir(self.directory)
+        self.removals_are_durable(removals)
+
+    def removals_are_durable(self, removals: int) -> None:
+        """Notes that so many of the removals, the first ones, are durable."""
+        self._durable_removals = max(self._durable_removals, removals)
 
     def remove_first(self) -> None:
         """Removes the oldest file."""
@@ -318,9 +334,8 @@ class Segments:
     def _settle_removals(self) -> None:
         """Before another file goes: where that one were gone and a former one back, there would be
         a gap."""
-        if self._removed_may_return:
-            self._files.sync_dir(self.directory)
-            self._removed_may_return = False
+        if self.removed_may_return:
+            self.sync_removals()
 
     def _remove(self, start: int) -> None:
         path = self.path(start)
@@ -333,6 +348,6 @@ class Segments:
             self._present.add(start)
             raise
         self._zeroed.pop(start, None)
-        self._removed_may_return = True
+        self.removals += 1
         self.unsynced.files.discard(path)
         self.unsynced.dirs.add(self.directory)

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.tables.topics.requests import REMOVED_AT_ONCE
 from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.writing.cleaning import Cleaning
 from rocketmq_tw.net.changes import listed, who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -66,6 +67,7 @@ class AdminRequests:
         self,
         host: Host,
         store: IMessageStore,
+        cleaning: Cleaning,
         topics: TopicTable,
         boot_timestamp: int,
         shown: Callable[[], Mapping[str, str]],
@@ -78,6 +80,7 @@ class AdminRequests:
         others = (host.store_config, host.net_config, *host.other_configs)
         self._live_config = LiveConfig(host.config, others, BROKER_RULES, host.keep_config)
         self._store = store
+        self._cleaning = cleaning
         self._topics = topics
         self._boot_timestamp = boot_timestamp
         self._shown = shown
@@ -159,22 +162,13 @@ class AdminRequests:
 
         return self._growing.after(steps(), answer)
 
-    def clean_log(
-        self, request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
+    def clean_log(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers 329: removes files older than fileReservedTime, whatever the hour."""
-        removed = 0
 
-        def steps() -> Iterator[None]:
-            nonlocal removed
-            for number in self._store.clean(self._host.now_ms(), at_any_hour=True):
-                removed += number
-                yield
-
-        def answer() -> RemotingCommand:
+        def answer(removed: int) -> RemotingCommand:
             log.info(
                 "{peer} had {n} expired files of the commit log removed", peer=who(peer), n=removed
             )
             return request.response()
 
-        return self._growing.after(steps(), answer)
+        return self._cleaning.run(at_any_hour=True).addCallback(answer)

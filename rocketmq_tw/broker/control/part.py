@@ -54,7 +54,14 @@ class Control(Part):
         self._cold_data = ColdDataRequests()
         families = (
             AdminRequests(
-                host, store, tables.topics, boot_timestamp, self._shown, self._shown_keys, growing
+                host,
+                store,
+                writing.cleaning,
+                tables.topics,
+                boot_timestamp,
+                self._shown,
+                self._shown_keys,
+                growing,
             ),
             self._cold_data,
             ConsumeStatsRequests(host, tables, registry, store, stats.traffic, growing),

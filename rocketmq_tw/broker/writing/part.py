@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -15,6 +15,7 @@ from rocketmq_tw.broker.assembly.truncation import Truncation
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.append_times import MINUTE_SECONDS
+from rocketmq_tw.broker.writing.cleaning import Cleaning
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.enough_replicas import EnoughReplicas
@@ -31,9 +32,7 @@ from rocketmq_tw.message.properties import TRAN_MSG
 from rocketmq_tw.message.types import DELAY_TYPE
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.descriptors import room_for_files
-from rocketmq_tw.store.interface import Disks
 from rocketmq_tw.store.message_store import MessageStore
-from rocketmq_tw.store.place import PlaceFound
 from rocketmq_tw.store.recovery import RecoveryReport
 from rocketmq_tw.wire.bodies.base import decode_table
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
@@ -68,6 +67,7 @@ class Writing(Part):
         )
         self.flusher = Flusher(self.store, config, reactor, host.in_thread, host.in_slices)
         self.dispatcher = Dispatcher(self.store, reactor)
+        self.cleaning = Cleaning(self.store, host.now_ms, host.in_thread, host.in_slices)
         self.commit = Commit(
             self.store,
             config,
@@ -167,31 +167,13 @@ class Writing(Part):
 
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.store_config.clean_resource_interval / 1000
-        yield Periodic("the retention", seconds, self._clean)
+        yield Periodic("the retention", seconds, self.cleaning.run)
         yield Periodic("the look at the disk", LOOK_SECONDS, self._checks.check)
         yield Periodic("the look at the replicas", LOOK_SECONDS, self._look_at_replicas)
         yield Periodic("timing appends", MINUTE_SECONDS, self.commit.times.begin_minute)
 
     def _look_at_replicas(self) -> None:
         self._enough_replicas.look(self._host.reactor.seconds())
-
-    def _clean(self) -> Deferred[Any] | None:
-        if self.store.gone:
-            return None
-
-        store, look = self.store, self.store.place.prepare()
-
-        def measure() -> tuple[PlaceFound, Disks]:
-            # Files are removed by their names: not of what has been put in the store's place.
-            return look(), store.retention.measure()
-
-        def steps(found: PlaceFound, disks: Disks) -> Iterator[None]:
-            store.place.take(found)
-            for _ in store.clean(self._host.now_ms(), disks=disks):
-                yield
-
-        measured = self._host.in_thread(measure)
-        return measured.addCallback(lambda known: self._host.in_slices(steps(*known)))
 
     def runtime_info(self) -> Mapping[str, str]:
         store = self.store
