@@ -16,6 +16,7 @@ from rocketmq_tw.message.layout import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.handles import HandlePool, Unsynced, UnsyncedHandles
 from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.next_file import NextFile
 from rocketmq_tw.store.place import OpenedAt
 from rocketmq_tw.store.scan import LogScan
 from rocketmq_tw.store.segments import Segments, ShortFiles
@@ -43,6 +44,7 @@ class CommitLog:
         self._files = files
         self._pool = HandlePool(files, handles, plain=plain)
         self.segments = Segments(self._pool, directory, file_size, Unsynced())
+        self._next = NextFile(self.segments, self._pool, plain or files)
         self.file_size = file_size
         self.end_offset = 0
         self.written_offset = 0
@@ -208,8 +210,8 @@ class CommitLog:
         """
         if self.failure:
             raise NotWritableError(self.failure)
-        target = self.written_offset
-        first = self.flushed_offset - self.flushed_offset % self.file_size
+        target, before = self.written_offset, self.flushed_offset
+        first = before - before % self.file_size
         try:
             for start in range(first, target, self.file_size):
                 if not self._unsynced.sync_beside(start):
@@ -220,6 +222,8 @@ class CommitLog:
         except OSError as error:
             self._sync_failed(error)
             raise NotWritableError(self.failure) from error
+        if target > before:
+            self._next.make(target)
         return self.flushed_offset
 
     def _sync_failed(self, error: OSError) -> None:
@@ -241,6 +245,8 @@ class CommitLog:
         self._runs.clear()
         try:
             self._unsynced.forget(offset - offset % self.file_size)
+            if offset <= max(self.segments.starts, default=-1):
+                self._next.join()
             # An empty file still says where the log is, where all is cut that retention left.
             self.segments.cut(offset, durable=True, keep_first=True)
         except OSError as error:
@@ -259,6 +265,7 @@ class CommitLog:
             )
         try:
             self._unsynced.forget(0)
+            self._next.join()
             self.segments.clear(durable=True)
         except OSError as error:
             raise NotWritableError(f"the commit log cannot begin at {offset}: {error}") from error
@@ -281,21 +288,23 @@ class CommitLog:
     def close(self) -> None:
         """Closes all files; what is still buffered is gone."""
         self._unsynced.forget(0)
+        self._next.close()
         self._pool.close()
 
     def _writable(self, offset: int) -> tuple[IFile, int]:
         start = offset - offset % self.file_size
         file = self._unsynced.get(start)
         if file is None:
-            if not self.segments.has(start):
-                self.segments.add(start, durable=True)
             try:
                 self._unsynced.make_room(self.flushed_offset)
             except OSError as error:
                 self._sync_failed(error)
                 raise
-            # A handle of its own: the pool may close its one while another thread syncs.
-            file = self._pool.open_another(self.segments.path(start))
+            if self.segments.has(start):
+                # A handle of its own: the pool may close its one while another thread syncs.
+                file = self._pool.open_another(self.segments.path(start))
+            else:
+                file = self._next.take(start)
             self._unsynced.add(start, file)
         return file, start
 

@@ -162,9 +162,13 @@ class Segments:
         except OSError:
             self._take_back(start)
             raise
+        self.take_in(start)
+        return file
+
+    def take_in(self, start: int) -> None:
+        """Takes in the next file, which somebody made in its full size and durable."""
         self.starts.append(start)
         self._present.add(start)
-        return file
 
     def _create(self, start: int, durable: bool) -> IFile:
         path = self.path(start)

@@ -42,7 +42,8 @@ def test_many_queues_leave_the_reserve_to_the_log() -> None:
 def test_what_no_reserve_helps_against_passes(operation: str, error: int) -> None:
     disk = FaultyFiles(MemoryFiles())
     store = open_store(disk)
-    put(store, *[make_message(b"%d" % n + bytes(900)) for n in range(4)])
+    # Not so many that the next file is made in advance.
+    put(store, *[make_message(b"%d" % n + bytes(900)) for n in range(2)])
     disk.faults.append(Fault(operation, "commitlog", error))
     for number in range(4):
         store.append(make_message(b"lost %d" % number + bytes(900)))
@@ -52,10 +53,10 @@ def test_what_no_reserve_helps_against_passes(operation: str, error: int) -> Non
     assert store.refusal == ""
     put(store, make_message(b"later"))
     bodies = [message.body.strip(b"\0") for message in read_all(store)]
-    assert bodies == [b"0", b"1", b"2", b"3", b"later"]
+    assert bodies == [b"0", b"1", b"later"]
     store.close()
     after = open_store(disk.inner.kill())
-    assert len(read_all(after)) == 5 and after.report.clean
+    assert len(read_all(after)) == 3 and after.report.clean
 
 
 def write_files(store: MessageStore, first: int, count: int) -> list[bytes]:

@@ -12,7 +12,9 @@ def _changes_of_a_restart(queues: int, *, kill: bool = False) -> tuple[int, int]
     """How many calls change the disk when a store is opened that was closed, or killed, and when it
     is closed."""
     disk = MemoryFiles()
-    store = open_store(disk)
+    # One file of the log, and none is made in advance.
+    size = 1 << 20
+    store = open_store(disk, mapped_file_size_commit_log=size)
     put(store, *(make_message(queue_id=number) for number in range(queues)))
     store.checkpoint()
     if kill:
@@ -20,7 +22,7 @@ def _changes_of_a_restart(queues: int, *, kill: bool = False) -> tuple[int, int]
     else:
         store.close()
     files = FaultyFiles(disk)
-    store = open_store(files)
+    store = open_store(files, mapped_file_size_commit_log=size)
     opened = files.changes
     assert len(queues_of(store)["Topic"]) == queues
     store.close()

@@ -120,7 +120,9 @@ STARTS: dict[str, Callable[[Path], object]] = {
     "nothing else": lambda root: None,
     "a short checkpoint": lambda root: (root / "checkpoint").write_bytes(b"short"),
     "no checkpoint": lambda root: (root / "checkpoint").unlink(missing_ok=True),
-    "an empty file of the log": lambda root: (root / "commitlog" / f"{1 << 16:020}").touch(),
+    "an empty file of the log": lambda root: (root / "commitlog" / f"{1 << 16:020}").write_bytes(
+        b""
+    ),
     "an empty file of a queue": lambda root: (
         root
         / "consumequeue/Topic/0"

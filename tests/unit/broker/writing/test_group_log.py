@@ -22,10 +22,10 @@ from tests.support.stores import (
 )
 
 
-def _end_plain_log(files: MemoryFiles) -> Any:
-    """A plain log with 40 messages to which a group's was added, of the host that is returned."""
+def _end_plain_log(files: MemoryFiles, count: int = 40) -> Any:
+    """A plain log with so many messages, to which a group's was added, of the host returned."""
     store = open_store(files)
-    put(store, *[make_message(b"%d" % n + bytes(200)) for n in range(40)])
+    put(store, *[make_message(b"%d" % n + bytes(200)) for n in range(count)])
     store.close()
     host: Any = SimpleNamespace(
         store_config=small_config(enable_dledger_commit_log=True),
@@ -99,3 +99,16 @@ def test_it_is_ended_again_where_the_member_was_removed(clean: bool) -> None:
     again = open_store(files)
     assert again.end_offset >= end
     again.close()
+
+
+@pytest.mark.parametrize("count", range(37, 45))
+def test_it_ends_with_the_file_of_its_last_message(count: int) -> None:
+    """Wherever that is, and whether the next file was made in advance or not."""
+    files = MemoryFiles()
+    _end_plain_log(files, count)
+    starts = sorted(map(int, files.list(f"{ROOT}/commitlog")))
+    again = open_store(files)
+    last = again.last_record_offset
+    assert starts[-1] == last - last % 4096
+    assert again.end_offset == starts[-1] + 4096
+    assert len(read_all(again)) == count
