@@ -22,6 +22,7 @@ from rocketmq_tw.broker.timer.rewind import CutRewind
 from rocketmq_tw.broker.timer.work import DeliveringTimer, FollowingTimer, TimerTools, TimerWork
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric
+from rocketmq_tw.runtime.interludes import in_slices_with
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.bodies.stats import TimedMessageCounts
 
@@ -128,7 +129,15 @@ class TimerEngine:
         books = self.books
         books.counts.keep_only(self._topics.all().keys())
         steps = books.files.remove_expired(self._writing.store.min_physical_offset, books.read_ms)
-        return self.keeper.alone(lambda: self._host.in_slices(steps))
+        return self.keeper.alone(
+            lambda: in_slices_with(
+                steps,
+                lambda: books.files.log.has_unsynced_removals,
+                books.files.log.sync_removals,
+                self._host.in_slices,
+                self._host.in_thread,
+            )
+        )
 
     def places(self) -> Iterator[int]:
         """Yields log offsets that still are needed, the first waiting message's among them: all of

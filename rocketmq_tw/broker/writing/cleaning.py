@@ -11,6 +11,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
+from rocketmq_tw.runtime.interludes import in_slices_with
 from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.interface import Disks
@@ -50,21 +51,18 @@ class Cleaning:
         store.place.take(found)
         removals = store.clean(self._now_ms(), at_any_hour=at_any_hour, disks=disks)
         removed = 0
-        is_over = False
 
-        def until_unsynced() -> Iterator[None]:
-            nonlocal removed, is_over
-            for step, number in enumerate(removals):
+        def steps() -> Iterator[None]:
+            nonlocal removed
+            for number in removals:
                 removed += number
-                if store.has_unsynced_removals:
-                    return
-                # Most passes have one step only, and are over where they began.
-                if step:
-                    yield
-            is_over = True
+                yield
 
-        while not is_over:
-            yield self._in_slices(until_unsynced())
-            if store.has_unsynced_removals:
-                yield self._in_thread(store.sync_removals)
+        yield in_slices_with(
+            steps(),
+            lambda: store.has_unsynced_removals,
+            store.sync_removals,
+            self._in_slices,
+            self._in_thread,
+        )
         return removed

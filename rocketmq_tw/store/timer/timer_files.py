@@ -297,7 +297,8 @@ class TimerFiles:
 
     def remove_expired(self, min_offset: int, since_ms: int) -> Iterator[None]:
         """Removes the oldest files, in steps, whose messages all stand before `min_offset` of the
-        commit log and that no slot from `since_ms` on leads to. Never the last one."""
+        commit log and that no slot from `since_ms` on leads to. Never the last one. A step waits
+        for the disk where the log has unsynced removals, and nobody synced them."""
         log = self.log
         starts = log.file_starts
         expired = 0

@@ -222,9 +222,18 @@ class TimerLog:
         self._tail = _Tail(position + len(data), rest)
 
     def remove_first(self) -> None:
-        """Removes the oldest file, durably."""
+        """Removes the oldest file, once the removals before it are durable: it syncs where
+        `has_unsynced_removals`."""
         self._segments.remove_first()
-        self._segments.sync_names()
+
+    @property
+    def has_unsynced_removals(self) -> bool:
+        """Whether a power loss may bring removed files back."""
+        return self._segments.removed_may_return
+
+    def sync_removals(self) -> None:
+        """Makes durable that files are removed; blocks, in any thread. Raises `OSError`."""
+        self._segments.sync_removals()
 
     def last_unit_of(self, start: int) -> TimerUnit | None:
         """Returns the last entry of the whole file that starts there."""

@@ -445,6 +445,30 @@ class TestRetention:
         assert not timed.notes
         assert timed.add(20, 1100) == 2 * FILE_SIZE + 3 * TIMER_UNIT_SIZE
 
+    @pytest.mark.parametrize("seed", [None, *range(8)])
+    def test_steps_wait_for_no_disk_where_another_thread_syncs(
+        self, timed: Timed, seed: int | None
+    ) -> None:
+        disk = FaultyFiles(timed.disk)
+        timed.disk = disk
+        timed.again()
+        fill(timed, 30)
+        timed.write()
+        timed.since_ms = START + 10_000
+        before = self.names(timed)
+        log, left = timed.timer.log, [before]
+        steps = timed.timer.remove_expired(ALL, timed.since_ms)
+        disk.asked.clear()
+        for _ in steps:
+            assert "sync_dir" not in {operation for operation, _ in disk.asked}
+            crashed = disk.inner.crash(seed)
+            left.append([int(n) // FILE_SIZE for n in crashed.list("/store/timerlog")])
+            if log.has_unsynced_removals:
+                log.sync_removals()
+            disk.asked.clear()
+        assert len(self.names(timed)) == 1 < len(before)
+        assert all(one == before[-len(one) :] for one in left)
+
     def test_a_file_stays_that_the_wheel_leads_to(self, timed: Timed) -> None:
         timed.add(50, 0)
         fill(timed, 10, first=1)
