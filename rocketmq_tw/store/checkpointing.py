@@ -182,8 +182,11 @@ class Checkpointing:
             queues.write_out()
             if index is not None:
                 index.write_back(slots=thorough)
+                self.failed = index.failed
         except OSError as error:
             raise NotWritableError(f"queues or index cannot be written: {error}") from error
+        if self.failed:
+            return None
         checkpoint = Checkpoint(
             physic_msg_timestamp=timestamp,
             logics_msg_timestamp=timestamp,

@@ -66,7 +66,8 @@ _NewKey = tuple[str, bytes, int, int]
 
 
 class MessageIndex:
-    """All index files of a store, oldest first (docs/formats/index.md)."""
+    """All index files of a store, oldest first (docs/formats/index.md). `rounds` gives the counts
+    of checkpoints, see `Checkpointing.rounds`; without any, no file is known to be durable."""
 
     def __init__(
         self,
@@ -75,12 +76,19 @@ class MessageIndex:
         slots: int,
         capacity: int,
         clock: Callable[[], int],
+        rounds: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
         self._files = files
         self._directory = directory
         self._slots = slots
         self._capacity = capacity
         self._clock = clock
+        self._rounds = rounds
+        #: How many checkpoints were prepared when the last file was made.
+        self._made_at = -1
+        #: A file could not be synced, and no later sync proves anything: no checkpoint may vouch
+        #: for the index any more, so that the next start finds in the log what is not added now.
+        self.failed = False
         self._list: list[IndexFile] = []
         self._new: list[_NewKey] = []
         #: Keys in front of these that could not be written.
@@ -113,6 +121,10 @@ class MessageIndex:
         like the marked one."""
         self.mark = mark
         self._files.make_dirs(self._directory)
+        if not clean:
+            # The last process may have made one of them just before.
+            self._made_at = 0
+            self.unsynced.dirs.add(self._directory)
         names = [
             name
             for name in self._files.list(self._directory)
@@ -182,6 +194,10 @@ class MessageIndex:
 
     def write_pending(self) -> None:
         """Writes what is collected."""
+        if self.failed:
+            self._new.clear()
+            self._pending.clear()
+            return
         if self._new:
             new = self._new
             hashes = key_hashes([topic for topic, _, _, _ in new], [key for _, key, _, _ in new])
@@ -269,20 +285,34 @@ class MessageIndex:
         self._list = []
 
     def _create(self) -> IndexFile:
+        if self._list:
+            self._make_durable(self._list[-1])
         path = self._next_path()
         file = self._files.open(path, create=True)
         try:
             file.truncate(self.file_size)
-            # Durable at once, so that a power loss never takes a file out of the middle.
-            file.fsync()
-            self._files.sync_dir(self._directory)
         except OSError:
             # A start removes what follows a file that is not whole.
             file.close()
             with suppress(OSError):
                 self._files.remove(path)
             raise
+        self.unsynced.dirs.add(self._directory)
+        self._made_at, _ = self._rounds()
         return IndexFile(file, path, self._slots, self._capacity)
+
+    def _make_durable(self, last: IndexFile) -> None:
+        """Before another one follows: a power loss never takes a file out of the middle. A
+        checkpoint has done it already, unless files are filled faster than those come."""
+        _, synced = self._rounds()
+        if synced > self._made_at:
+            return
+        try:
+            last.fsync()
+        except OSError:
+            self.failed = True
+            raise
+        self._files.sync_dir(self._directory)
 
     def _next_path(self) -> str:
         """Returns the path for a new file. Its name is the local time, or a number behind all other

@@ -418,6 +418,10 @@ class IndexFile:
         hashed, offset, seconds, previous = INDEX_ENTRY.unpack(data.ljust(ENTRY_SIZE, b"\0"))
         return hashed, offset, seconds, previous
 
+    def fsync(self) -> None:
+        """Makes durable what is written, and the size."""
+        self._file.fsync()
+
     def close(self) -> None:
         """Closes the file."""
         self._file.close()

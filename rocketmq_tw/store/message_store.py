@@ -91,7 +91,12 @@ class MessageStore(StoreReads):
         index = None
         if config.message_index_enable:
             index = MessageIndex(
-                files, self.paths.index, config.max_hash_slot_num, config.max_index_num, clock
+                files,
+                self.paths.index,
+                config.max_hash_slot_num,
+                config.max_index_num,
+                clock,
+                lambda: self._checkpointing.rounds,
             )
         self._deleted = deleted = DeletedTopics(reserving, self.paths.deleted_topics)
         self._contents = contents = StoreContents(log, queues, index, deleted)

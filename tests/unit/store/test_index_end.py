@@ -1,6 +1,7 @@
 """An index that lost its end gets it back, whatever clocks say and however starts fail."""
 
 import errno
+from contextlib import suppress
 
 import pytest
 
@@ -8,6 +9,7 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.message_store import MessageStore
+from tests.support.power import aftermaths
 from tests.support.stores import ROOT, ManualClock, by_key, make_message, open_store, put
 
 INDEX = f"{ROOT}/index"
@@ -41,7 +43,59 @@ def test_a_lost_end_shows_where_younger_messages_have_older_times() -> None:
     assert lost(open_store(after, clock), 100) == []
 
 
-@pytest.mark.parametrize("operation", ["truncate", "fsync", "sync_dir"])
+def test_a_new_file_waits_for_no_disk() -> None:
+    """Where a checkpoint has made the one in front of it durable; the first one never."""
+    disk = FaultyFiles(MemoryFiles())
+    store = open_store(disk)
+    for number in range(0, 200, 20):
+        disk.asked.clear()
+        fill(store, number, number + 20)
+        index_paths(store)
+        assert not [
+            path for name, path in disk.asked if INDEX in path and name in ("fsync", "sync_dir")
+        ]
+        store.checkpoint()
+    assert len(index_paths(store)) == 6
+    assert lost(store, 200) == []
+
+
+def test_a_file_that_no_checkpoint_has_is_durable_before_the_next_one_is_made() -> None:
+    disk = FaultyFiles(MemoryFiles())
+    store = open_store(disk)
+
+    def work() -> None:
+        fill(store, 0, 150)
+        assert len(index_paths(store)) == 4
+
+    seen = set()
+    for moment, left, _ in aftermaths(disk, work, seeds=range(4)):
+        seen.add(len(left.list(INDEX)) if left.exists(INDEX) else 0)
+        store_again = open_store(left)
+        count = store_again.max_queue_offset("Topic", 0)
+        assert lost(store_again, count) == [], moment
+    assert len(seen) > 3
+
+
+@pytest.mark.parametrize("errors", [1, 2])
+def test_no_checkpoint_vouches_for_a_file_that_could_not_be_synced(errors: int) -> None:
+    """The disk has lost what it was to write, and a later sync does not tell."""
+    disk = FaultyFiles(MemoryFiles())
+    store = open_store(disk)
+    fill(store, 0, 39)
+    (path,) = index_paths(store)
+    disk.faults.append(Fault("fsync", path, errno.EIO, times=errors))
+    fill(store, 39, 80)
+    for first in range(80, 140, 20):
+        with suppress(StoreError):
+            store.checkpoint()
+        fill(store, first, first + 20)
+    assert "index could not be synced" in store.failure
+    assert store.dispatched_offset == store.end_offset
+    after = open_store(disk.inner.crash())
+    assert lost(after, 140) == []
+
+
+@pytest.mark.parametrize("operation", ["create", "truncate"])
 def test_a_file_that_cannot_be_made_is_not_left_in_the_middle(operation: str) -> None:
     disk, clock = FaultyFiles(MemoryFiles()), ManualClock()
     store = open_store(disk, clock)
