@@ -13,6 +13,7 @@ from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.codes import RequestCode
 from tests.support.broker import BrokerInMemory, Threads, ok
+from tests.support.timers import let, timed
 
 FILE = 8192
 HOUR = 3600
@@ -76,6 +77,31 @@ def make_broker(disk: Disk) -> BrokerInMemory:
     broker.store.checkpoint()
     broker.shift_ms += 2 * HOUR * 1000
     return broker
+
+
+def test_files_of_the_timer_log_go_in_the_same_way() -> None:
+    disk = Disk()
+    broker = BrokerInMemory(
+        disk,
+        threads=DiskThreads(disk),
+        mapped_file_size_commit_log=FILE,
+        mapped_file_size_timer_log=1024,
+        delete_file_batch_max=100,
+        file_reserved_time=1,
+    )
+    for _ in range(100):
+        timed(broker, bytes(500), TIMER_DELAY_MS=1000)
+    let(broker, 60)
+    before = len(disk.list("/store/timerlog"))
+    broker.store.checkpoint()
+    broker.shift_ms += 2 * HOUR * 1000
+    ask(broker)
+    disk.is_watched = True
+    let(broker, 60, 1)
+    assert len(disk.list("/store/timerlog")) == 1 < before - 2
+    assert disk.on_reactor == []
+    disk.is_watched = False
+    broker.stop()
 
 
 def look(broker: BrokerInMemory) -> None:
