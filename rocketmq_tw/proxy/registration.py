@@ -30,7 +30,7 @@ from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.command import LanguageCode, RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds between two heartbeats of all clients to their brokers, and scans for silent clients.
@@ -207,6 +207,8 @@ class ClientRegistration:
         if not self._is_here(client):
             return None
         request = RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
+        # Brokers show it as the client's.
+        request.language = LanguageCode.__members__.get(client.language, LanguageCode.OTHER)
         asked = self._brokers.ask(name, request, _ANSWER_SECONDS, client)
         return asked.addCallbacks(
             self._registered, self._not_registered, callbackArgs=(name,), errbackArgs=(name,)

@@ -102,12 +102,14 @@ class Site:
     def pass_time(self, seconds: float) -> None:
         self.clock.pump([0.1] * int(seconds * 10))
 
-    def enter(self, client_id: str, group: str = "g", topic: str = "Topic") -> FakeCall:
+    def enter(
+        self, client_id: str, group: str = "g", topic: str = "Topic", language: str = "PYTHON"
+    ) -> FakeCall:
         """A consumer tells its settings."""
         settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
         settings.subscription.group.name = group
         settings.subscription.subscriptions.add().topic.name = topic
-        call = FakeCall(client_id)
+        call = FakeCall(client_id, metadata={"x-mq-language": language})
         self.clients.settle(client_id, call, settings, group, [topic])
         self.pass_time(1)
         return call
@@ -124,14 +126,18 @@ class Site:
         return answer
 
     def online(self, group: str = "g") -> list[str]:
-        """What 203 has of a group."""
+        """The clients that 203 has of a group."""
+        return sorted(self.languages(group))
+
+    def languages(self, group: str = "g") -> dict[str, str | None]:
+        """The language of each of these."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         answer = self.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return []
+            return {}
         body = decode_body(ConsumerConnection, answer.body)
         assert set(body.subscription_table) == {"Topic"}
-        return sorted(str(each.client_id) for each in body.connection_set)
+        return {str(each.client_id): each.language for each in body.connection_set}
 
 
 @pytest.fixture(params=["cluster", "local"])
@@ -151,6 +157,12 @@ def test_clients_of_one_group_stand_side_by_side(site: Site) -> None:
         for client in site.clients:
             site.clients.heard(client)
     assert site.online() == ["a", "b", "c"]
+
+
+def test_brokers_know_the_language_of_each_client(site: Site) -> None:
+    for language in ("JAVA", "GO", "KLINGON"):
+        site.enter(language.lower(), language=language)
+    assert site.languages() == {"java": "JAVA", "go": "GO", "klingon": "OTHER"}
 
 
 def test_settings_that_no_other_proxy_can_be_told_are_taken(site: Site) -> None:
