@@ -1,7 +1,8 @@
 """Stock's clients of both versions, which have a proxy of ours for name server and broker, before
-a cluster and in the process of a broker."""
+a cluster of ours and of stock's, and in the process of a broker."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ NEWEST = "5.3.3"
 SETTINGS = {
     "transactionTimeOut": "2000",
     "transactionCheckInterval": "3000",
+    # Stock's broker would ask once more about what it has not noted yet as decided.
+    "transactionOpBatchInterval": "1",
     "recallMessageEnable": "true",
+    "timerWheelEnable": "true",
 }
 
 
@@ -32,15 +36,27 @@ class Site:
         return self.cluster.create_topic(self.java, topic, queues=queues)
 
 
+@contextmanager
+def _cluster_and_proxy(kind: str, home: Path) -> Iterator[tuple[Cluster, str]]:
+    with (
+        Cluster.of(home, name_servers=[kind], brokers=[kind], settings=SETTINGS) as cluster,
+        OurProxy(home / "proxy", cluster.namesrv) as proxy,
+    ):
+        yield cluster, proxy.ports.classic
+
+
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, str]]:
     """A broker of ours and a proxy before it."""
-    home = tmp_path_factory.mktemp("cluster-mode")
-    with (
-        Cluster.of(home, name_servers=[OURS], brokers=[OURS], settings=SETTINGS) as cluster,
-        OurProxy(home / "proxy", cluster.name_servers[0].address) as proxy,
-    ):
-        yield cluster, proxy.ports.classic
+    with _cluster_and_proxy(OURS, tmp_path_factory.mktemp("cluster-mode")) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def before_stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, str]]:
+    """A broker of stock's and a proxy of ours before it."""
+    with _cluster_and_proxy(NEWEST, tmp_path_factory.mktemp("before-stock")) as site:
+        yield site
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +77,15 @@ def _site(request: pytest.FixtureRequest, jvms: dict[str, JavaClients]) -> Site:
 
 #: All that a version of the clients can.
 site = pytest.fixture(
-    params=[("4.9.7", "before"), ("4.9.7", "inside"), (NEWEST, "before"), (NEWEST, "inside")],
+    params=[
+        ("4.9.7", "before"),
+        ("4.9.7", "inside"),
+        (NEWEST, "before"),
+        (NEWEST, "inside"),
+        # Stock's servers cost most, and stay to the end.
+        ("4.9.7", "before_stock"),
+        (NEWEST, "before_stock"),
+    ],
     name="site",
 )(_site)
 #: The same for what takes half a minute.
@@ -71,11 +95,14 @@ slow_site = pytest.fixture(
         pytest.param(("4.9.7", "inside"), marks=pytest.mark.more),
         (NEWEST, "before"),
         (NEWEST, "inside"),
+        pytest.param((NEWEST, "before_stock"), marks=pytest.mark.more),
     ],
     name="slow_site",
 )(_site)
 #: What clients of 5.x can.
-newest = pytest.fixture(params=[(NEWEST, "before"), (NEWEST, "inside")], name="newest")(_site)
+newest = pytest.fixture(
+    params=[(NEWEST, "before"), (NEWEST, "inside"), (NEWEST, "before_stock")], name="newest"
+)(_site)
 
 
 def _messages(topic: str, bodies: list[str], **more: Any) -> list[Json]:
