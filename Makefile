@@ -11,7 +11,7 @@ REACTOR := -p twisted -n 1 --timeout-method=thread
 PYPY_ROOMS := $(addprefix tests/unit/,files message net proxy store wire broker/reading \
     broker/sending)
 PYPY_SERVERS := $(addprefix tests/interop/test_,acting.py auto_switch.py classic_proxy.py \
-    container.py controller_mode.py controllers.py dledger.py dledger_brokers.py grpc_clients.py \
+    container.py controller_mode.py controllers.py dledger.py dledger_brokers.py \
     grpc_scenarios.py order.py pop.py pull.py push.py query.py replication.py restart.py retry.py \
     send.py shared_ports.py sql_filters.py timers.py tls.py topics.py transactions.py) \
     $(addprefix tests/crash/test_,hostile.py kill_broker.py kill_proxy.py kill_timers.py \

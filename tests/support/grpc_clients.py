@@ -6,10 +6,8 @@ and tests that need it are skipped with that reason (`DownloadFailed`).
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +15,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.support import python_grpc_client
 from tests.support.downloads import DownloadFailed, fetch, make_once
 from tests.support.grpc_scenarios import ScenarioProgram
 from tests.support.jars import BUILD, PROJECT, compiled, java_command, stock_jars
@@ -31,12 +28,12 @@ _SOURCES = PROJECT / "tests" / "interop"
 _JAVA_SOURCES = _SOURCES / "java-grpc"
 _NODE_SOURCES = _SOURCES / "nodejs"
 _GO_SOURCES = _SOURCES / "go"
+_PYTHON_SOURCE = PROJECT / "tests" / "support" / "python_grpc_client.py"
 _JAVA_HEAP_MB = 512
 #: Of each thing to fetch.
 _ATTEMPTS = 3
 _FETCH_LIMIT = 300.0
 _PIP = ("-m", "pip", "install", "-q", "--retries", "5", "--timeout", "60")
-_RUN_LIMIT = 280
 
 
 def java_program(home: Path) -> ScenarioProgram:
@@ -55,6 +52,11 @@ def node_program(home: Path) -> ScenarioProgram:
 def go_program(home: Path) -> ScenarioProgram:
     """Stock's Go client 5.1.3."""
     return ScenarioProgram([str(_go_client())], home, {"rocketmq.client.logRoot": str(home)})
+
+
+def python_program(home: Path) -> ScenarioProgram:
+    """Stock's Python client 5.1.2."""
+    return ScenarioProgram([str(python_client()), str(_PYTHON_SOURCE)], home)
 
 
 def _java_client() -> tuple[Path, Path]:
@@ -136,29 +138,6 @@ def _digest(sources: Path) -> str:
     for path in sorted(sources.iterdir()):
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def send_and_receive(endpoint: str, topic: str, group: str, number: int) -> dict[str, Any]:
-    """What stock's Python client sent to a proxy, received and acknowledged."""
-    done = subprocess.run(
-        [
-            str(python_client()),
-            str(python_grpc_client.__file__),
-            endpoint,
-            topic,
-            group,
-            str(number),
-        ],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_RUN_LIMIT,
-    )
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            result: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
-            return result
-    raise AssertionError(f"the client ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
 
 
 def _prepare_all() -> None:

@@ -1,9 +1,9 @@
 """Programs that run stock's gRPC clients through one list of scenarios before a proxy, and the
 topics and groups that these need.
 
-Such a program takes lines "ENDPOINT PREFIX" on stdin and answers each with lines of words,
-separated by tabs: a scenario's name, what it saw; "done" ends a run. It has topics and groups that
-begin with the prefix. The scenarios are in tests/interop/java-grpc/GrpcScenarios.java.
+Such a program takes lines "ENDPOINT PREFIX SCENARIO..." on stdin and answers each with lines of
+words, separated by tabs: a scenario's name, what it saw; "done" ends a run. It has topics and
+groups that begin with the prefix. The scenarios are in tests/interop/java-grpc/GrpcScenarios.java.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import (
+    CustomizedRetryPolicy,
     ExponentialRetryPolicy,
     GroupRetryPolicy,
     SubscriptionGroupConfig,
@@ -36,7 +37,7 @@ from tests.support.wait import PeerFailed, wait_until
 Seen = Mapping[str, Sequence[Sequence[str]]]
 
 #: Each scenario's topic: its message type and how many queues it has.
-TOPICS = {
+_TOPICS = {
     "tags": ("NORMAL", 1),
     "sql": ("NORMAL", 1),
     "large": ("NORMAL", 1),
@@ -45,20 +46,33 @@ TOPICS = {
     "fifo": ("FIFO", 2),
     "delay": ("DELAY", 1),
     "transaction": ("TRANSACTION", 1),
+    "mixed": ("MIXED", 1),
+    # These need classic clients.
+    "from-classic": ("NORMAL", 1),
+    "to-classic": ("NORMAL", 1),
 }
+#: What a client sees by itself.
+ALONE = tuple(name for name in _TOPICS if name not in ("from-classic", "to-classic"))
 #: Groups whose messages go to the dead-letter queue after two attempts, and whether in order.
-RETRYING = {"push": False, "fifo": True}
-#: Stock's Node.js client knows no other type, and tries once without it.
-RETRY_POLICY = GroupRetryPolicy(
+_RETRYING = {"push": False, "fifo": True}
+#: How long they wait before they try again. Stock's client for Node.js knows this one only, that
+#: for Python the other; by one that it does not know, the former tries once, the latter 17 times.
+EXPONENTIAL = GroupRetryPolicy(
     "EXPONENTIAL", ExponentialRetryPolicy(initial=1_000, max=2_000, multiplier=2)
+)
+CUSTOMIZED = GroupRetryPolicy(
+    "CUSTOMIZED", customized_retry_policy=CustomizedRetryPolicy([1_000, 2_000])
 )
 #: What brokers need for the scenarios.
 BROKER_SETTINGS = {
+    "enableMixedMessageType": "true",
     "enablePropertyFilter": "true",
     "recallMessageEnable": "true",
     "timerWheelEnable": "true",
     "transactionTimeOut": "2000",
     "transactionCheckInterval": "3000",
+    # Stock's asks again about what it has decided and not noted yet.
+    "transactionOpBatchInterval": "1",
 }
 #: Seconds; longer than a program gives one of its scenarios.
 _RUN_LIMIT = 300.0
@@ -72,21 +86,28 @@ class Site(NamedTuple):
     name_server: str
     broker: str
 
-    def prepare(self, prefix: str) -> None:
-        """Creates the topics and groups that begin with the prefix; waits for their routes."""
-        for scenario, (message_type, queues) in TOPICS.items():
+    def prepare(
+        self,
+        prefix: str,
+        scenarios: Sequence[str] = ALONE,
+        retry_policy: GroupRetryPolicy = EXPONENTIAL,
+    ) -> None:
+        """Creates the topics and groups of scenarios, which begin with the prefix; waits for the
+        topics' routes."""
+        for scenario in scenarios:
+            message_type, queues = _TOPICS[scenario]
             header = topic_header(f"{prefix}-{scenario}", queues, message_type)
             self._tell(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
-        for scenario, orderly in RETRYING.items():
+        for scenario in _RETRYING.keys() & set(scenarios):
             group = SubscriptionGroupConfig(
                 group_name=f"{prefix}-{scenario}",
-                consume_message_orderly=orderly,
+                consume_message_orderly=_RETRYING[scenario],
                 retry_max_times=1,
-                group_retry_policy=RETRY_POLICY,
+                group_retry_policy=retry_policy,
             )
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             self._tell(RemotingCommand.request(code, body=encode_body(group)))
-        for scenario in TOPICS:
+        for scenario in scenarios:
             self._wait_route(f"{prefix}-{scenario}")
 
     def wait_dead_letter(self, prefix: str, scenario: str) -> None:
@@ -145,10 +166,10 @@ class ScenarioProgram(Closing):
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
-    def run(self, endpoint: str, prefix: str) -> Seen:
-        """What the scenarios saw; the program's clients stay until it runs again or is closed."""
+    def run(self, endpoint: str, prefix: str, scenarios: Sequence[str] = ALONE) -> Seen:
+        """What the scenarios saw; the program's clients stay until it is closed."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{endpoint} {prefix}\n")
+        self._process.stdin.write(f"{endpoint} {prefix} {' '.join(scenarios)}\n")
         self._process.stdin.flush()
         seen: dict[str, list[list[str]]] = defaultdict(list)
         deadline = time.monotonic() + _RUN_LIMIT

@@ -231,7 +231,8 @@ class _Client:
 class Producer(_Client):
     """DefaultMQProducer. A message is a dict: topic, body (or size and seed), tags, keys,
     properties, rawProperties (of any name), delayLevel, flag. Options: retries, compressOver,
-    maxMessageSize, trace (it tells the trace topic what it sends)."""
+    compressType (ZLIB, LZ4 or ZSTD, of 5.x), maxMessageSize, trace (it tells the trace topic what
+    it sends)."""
 
     kind = "producer"
 

@@ -48,13 +48,14 @@ func (s *scenarios) topic(scenario string) string {
 	return s.prefix + "-" + scenario
 }
 
-func (s *scenarios) all() error {
+func (s *scenarios) run(names []string) error {
 	each := map[string]func() error{
 		"tags": s.tags, "sql": s.sql, "large": s.large, "invisible": s.invisible,
 		"push": s.push, "fifo": s.fifo, "delay": s.delay, "transaction": s.transaction,
+		"mixed": s.mixed,
 	}
 	topics := []string{}
-	for scenario := range each {
+	for _, scenario := range names {
 		topics = append(topics, s.topic(scenario))
 	}
 	checker := &rmq.TransactionChecker{Check: func(message *rmq.MessageView) rmq.TransactionResolution {
@@ -74,11 +75,11 @@ func (s *scenarios) all() error {
 		return err
 	}
 	var running sync.WaitGroup
-	for scenario, run := range each {
+	for _, scenario := range names {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			if err := run(); err != nil {
+			if err := each[scenario](); err != nil {
 				failed(scenario, err)
 			}
 		}()
@@ -262,6 +263,41 @@ func (s *scenarios) transaction() error {
 	})
 }
 
+func (s *scenarios) mixed() error {
+	consumer, err := s.consumer("mixed", rmq.SUB_ALL)
+	if err != nil {
+		return err
+	}
+	due := time.Now().Add(2 * time.Second)
+	ordered, late := s.message("mixed", "in order"), s.message("mixed", "late")
+	ordered.SetMessageGroup("group")
+	late.SetDelayTimestamp(due)
+	for _, message := range []*rmq.Message{s.message("mixed", "plain"), ordered, late} {
+		if err := s.send(message); err != nil {
+			return err
+		}
+	}
+	transaction := s.producer.BeginTransaction()
+	message := s.message("mixed", "committed")
+	if _, err := s.producer.SendWithTransaction(context.Background(), message, transaction); err != nil {
+		return err
+	}
+	if err := transaction.Commit(); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	return receive(consumer, func(message *rmq.MessageView) (bool, error) {
+		group := "-"
+		if message.GetMessageGroup() != nil {
+			group = *message.GetMessageGroup()
+		}
+		note("mixed", "received", string(message.GetBody()), group,
+			strconv.FormatInt(time.Since(due).Milliseconds(), 10))
+		seen[string(message.GetBody())] = true
+		return len(seen) == 4, consumer.Ack(context.Background(), message)
+	})
+}
+
 func (s *scenarios) config(scenario string) *rmq.Config {
 	group := ""
 	if scenario != "" {
@@ -373,8 +409,8 @@ func main() {
 	rmq.EnableSsl = false
 	for input := bufio.NewScanner(os.Stdin); input.Scan(); {
 		words := strings.Fields(input.Text())
-		run := &scenarios{endpoint: words[0], prefix: words[1]}
-		if err := run.all(); err != nil {
+		each := &scenarios{endpoint: words[0], prefix: words[1]}
+		if err := each.run(words[2:]); err != nil {
 			failed("start", err)
 		}
 		note("done")

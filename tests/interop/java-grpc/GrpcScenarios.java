@@ -6,11 +6,15 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.zip.CRC32;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
@@ -27,9 +31,9 @@ import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
 /**
- * What stock's gRPC client does with a proxy: each line "ENDPOINT PREFIX" on stdin runs all scenarios at once, on the
- * topics and groups that begin with the prefix. What a scenario sees is a line of words, separated by tabs, that begins
- * with its name; "done" is the last one.
+ * What stock's gRPC client does with a proxy: each line "ENDPOINT PREFIX SCENARIO..." on stdin runs these scenarios at
+ * once, on the topics and groups that begin with the prefix. What a scenario sees is a line of words, separated by tabs,
+ * that begins with its name; "done" is the last one.
  */
 public final class GrpcScenarios {
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
@@ -39,6 +43,7 @@ public final class GrpcScenarios {
 
     private final ClientConfiguration configuration;
     private final String prefix;
+    private final Collection<String> names;
     private final Producer producer;
 
     private interface Scenario {
@@ -49,13 +54,14 @@ public final class GrpcScenarios {
         boolean with(MessageView message) throws Exception;
     }
 
-    private GrpcScenarios(String endpoint, String prefix) throws Exception {
+    private GrpcScenarios(String endpoint, String prefix, Collection<String> names) throws Exception {
         this.configuration = ClientConfiguration.newBuilder().setEndpoints(endpoint).enableSsl(false)
             .setRequestTimeout(Duration.ofSeconds(30)).build();
         this.prefix = prefix;
+        this.names = names;
         this.producer = PROVIDER.newProducerBuilder()
             .setClientConfiguration(configuration)
-            .setTopics(topic("tags"), topic("fifo"), topic("delay"), topic("transaction"))
+            .setTopics(names.stream().map(this::topic).toArray(String[]::new))
             .setTransactionChecker(message -> {
                 note("transaction", "asked", body(message));
                 // Brokers may ask about one that is decided.
@@ -70,7 +76,7 @@ public final class GrpcScenarios {
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] words = line.split(" ");
             try {
-                new GrpcScenarios(words[0], words[1]).all();
+                new GrpcScenarios(words[0], words[1], Arrays.asList(words).subList(2, words.length)).run();
             } catch (Exception error) {
                 failed("start", error);
             }
@@ -80,7 +86,7 @@ public final class GrpcScenarios {
         Runtime.getRuntime().halt(0);
     }
 
-    private void all() throws InterruptedException {
+    private void run() throws InterruptedException {
         Map<String, Scenario> scenarios = new HashMap<>();
         scenarios.put("tags", this::tags);
         scenarios.put("sql", this::sql);
@@ -90,6 +96,10 @@ public final class GrpcScenarios {
         scenarios.put("fifo", this::fifo);
         scenarios.put("delay", this::delay);
         scenarios.put("transaction", this::transaction);
+        scenarios.put("mixed", this::mixed);
+        scenarios.put("from-classic", this::fromClassic);
+        scenarios.put("to-classic", this::toClassic);
+        scenarios.keySet().retainAll(names);
         List<Thread> threads = new ArrayList<>();
         for (Map.Entry<String, Scenario> scenario : scenarios.entrySet()) {
             Thread thread = new Thread(() -> {
@@ -138,17 +148,12 @@ public final class GrpcScenarios {
     }
 
     private void large() throws Exception {
-        byte[] large = new byte[LARGE];
-        for (int place = 0; place < LARGE; place++) {
-            large[place] = (byte) (place * 31 + place / 1000);
-        }
+        byte[] large = bytes(LARGE);
         SimpleConsumer consumer = consumer("large", FilterExpression.SUB_ALL);
         producer.send(PROVIDER.newMessageBuilder().setTopic(topic("large")).setBody(large).build());
         receive(consumer, message -> {
-            ByteBuffer received = message.getBody();
-            byte[] bytes = new byte[received.remaining()];
-            received.get(bytes);
-            note("large", Arrays.equals(bytes, large) ? "same" : "other", String.valueOf(bytes.length));
+            boolean same = message.getBody().equals(ByteBuffer.wrap(large));
+            note("large", same ? "same" : "other", String.valueOf(message.getBody().remaining()));
             consumer.ack(message);
             return true;
         });
@@ -227,6 +232,64 @@ public final class GrpcScenarios {
             consumer.ack(message);
             return body(message).equals("orphan");
         });
+    }
+
+    /** Each kind of message in one topic. */
+    private void mixed() throws Exception {
+        SimpleConsumer consumer = consumer("mixed", FilterExpression.SUB_ALL);
+        producer.send(message("mixed", "plain").build());
+        producer.send(message("mixed", "in order").setMessageGroup("group").build());
+        long due = System.currentTimeMillis() + 2_000;
+        producer.send(message("mixed", "late").setDeliveryTimestamp(due).build());
+        Transaction transaction = producer.beginTransaction();
+        producer.send(message("mixed", "committed").build(), transaction);
+        transaction.commit();
+        Set<String> seen = new HashSet<>();
+        receive(consumer, message -> {
+            note("mixed", "received", body(message), message.getMessageGroup().orElse("-"),
+                String.valueOf(System.currentTimeMillis() - due));
+            consumer.ack(message);
+            seen.add(body(message));
+            return seen.size() == 4;
+        });
+    }
+
+    /** Messages of classic producers, each of which has a tag of its own and says how many there are. */
+    private void fromClassic() throws Exception {
+        SimpleConsumer consumer = consumer("from-classic", FilterExpression.SUB_ALL);
+        Set<String> seen = new HashSet<>();
+        receive(consumer, message -> {
+            note("from-classic", "received", message.getMessageId().toString(), message.getTag().get(),
+                String.join(",", message.getKeys()), String.valueOf(message.getBody().remaining()),
+                crc(message.getBody()));
+            consumer.ack(message);
+            seen.add(message.getTag().get());
+            return seen.size() == Integer.parseInt(message.getProperties().get("of"));
+        });
+    }
+
+    private void toClassic() throws Exception {
+        for (int size : new int[] {5_000, 2 << 20}) {
+            byte[] bytes = bytes(size);
+            SendReceipt sent = producer.send(PROVIDER.newMessageBuilder().setTopic(topic("to-classic")).setBody(bytes)
+                .setTag("tag-" + size).setKeys("k-1", "k-2").addProperty("color", "red").build());
+            note("to-classic", "sent", sent.getMessageId().toString(), String.valueOf(size),
+                crc(ByteBuffer.wrap(bytes)));
+        }
+    }
+
+    private static byte[] bytes(int size) {
+        byte[] bytes = new byte[size];
+        for (int place = 0; place < size; place++) {
+            bytes[place] = (byte) (place * 31 + place / 1000);
+        }
+        return bytes;
+    }
+
+    private static String crc(ByteBuffer bytes) {
+        CRC32 crc = new CRC32();
+        crc.update(bytes.duplicate());
+        return String.valueOf(crc.getValue());
     }
 
     private String topic(String scenario) {

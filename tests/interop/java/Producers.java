@@ -1,5 +1,6 @@
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -40,12 +41,25 @@ final class Producers {
         if (arguments.containsKey("compressOver")) {
             producer.setCompressMsgBodyOverHowmuch(arguments.getIntValue("compressOver"));
         }
+        if (arguments.containsKey("compressType")) {
+            setCompressType(producer, arguments.getString("compressType"));
+        }
         if (arguments.containsKey("maxMessageSize")) {
             producer.setMaxMessageSize(arguments.getIntValue("maxMessageSize"));
         }
         producer.start();
         producers.add(arguments, producer);
         return null;
+    }
+
+    /** 5.x has it. */
+    private static void setCompressType(DefaultMQProducer producer, String name) throws Exception {
+        for (Method method : DefaultMQProducer.class.getMethods()) {
+            if (method.getName().equals("setCompressType")) {
+                Class<?> types = method.getParameterTypes()[0];
+                method.invoke(producer, types.getMethod("of", String.class).invoke(null, name));
+            }
+        }
     }
 
     /** mode sync, async, oneway or batch; one result for each message, or one for the batch. */

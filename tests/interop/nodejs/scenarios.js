@@ -2,6 +2,7 @@
 'use strict';
 const readline = require('node:readline');
 const { isDeepStrictEqual } = require('node:util');
+const { crc32 } = require('node:zlib');
 const {
   ConsumeResult,
   FilterExpression,
@@ -41,8 +42,7 @@ class Scenarios {
     this.producers = {};
   }
 
-  async all() {
-    const scenarios = ['tags', 'sql', 'large', 'invisible', 'push', 'fifo', 'delay', 'transaction'];
+  async run(scenarios) {
     await Promise.all(scenarios.map(async scenario => {
       try {
         this.producers[scenario] = await this.producer(scenario);
@@ -191,6 +191,36 @@ class Scenarios {
     });
   }
 
+  async mixed() {
+    const consumer = await this.consumer('mixed');
+    await this.send('mixed', 'plain');
+    await this.send('mixed', 'in order', { messageGroup: 'group' });
+    const due = Date.now() + 2000;
+    await this.send('mixed', 'late', { deliveryTimestamp: new Date(due) });
+    const transaction = this.producers.mixed.beginTransaction();
+    await this.send('mixed', 'committed', {}, transaction);
+    await transaction.commit();
+    const seen = new Set();
+    await receive(consumer, async message => {
+      note('mixed', 'received', message.body, message.messageGroup || '-', Date.now() - due);
+      await consumer.ack(message);
+      seen.add(String(message.body));
+      return seen.size === 4;
+    });
+  }
+
+  async 'from-classic'() {
+    const consumer = await this.consumer('from-classic');
+    const seen = new Set();
+    await receive(consumer, async message => {
+      const { messageId, tag, keys, body } = message;
+      note('from-classic', 'received', messageId, tag, [...keys].join(','), body.length, crc32(body));
+      await consumer.ack(message);
+      seen.add(tag);
+      return seen.size === Number(message.properties.get('of'));
+    });
+  }
+
   topic(scenario) {
     return `${this.prefix}-${scenario}`;
   }
@@ -248,8 +278,8 @@ async function receive(consumer, last) {
 
 async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {
-    const [endpoint, prefix] = line.split(' ');
-    await new Scenarios(endpoint, prefix).all().catch(error => failed('start', error));
+    const [endpoint, prefix, ...scenarios] = line.split(' ');
+    await new Scenarios(endpoint, prefix).run(scenarios).catch(error => failed('start', error));
     note('done');
   }
   // A clean shutdown of every client would wait for its long polls.
