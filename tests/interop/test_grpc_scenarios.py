@@ -1,10 +1,11 @@
 """Stock's gRPC clients of four languages: all kinds of messages, consumers and filters, with our
 proxy in the broker's process, before our broker and before stock's, and stock's proxy before ours;
-classic clients of the same topics.
+classic clients of the same topics, and tools that ask about such clients.
 """
 
 import base64
 import random
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,8 +31,9 @@ from tests.support.grpc_scenarios import (
     Site,
 )
 from tests.support.java_client import JavaClients, Json, PushConsumer
+from tests.support.ports import LOOPBACK
 from tests.support.proxies import OurProxy, StandaloneWithProxy, StockProxy
-from tests.support.wait import wait_until
+from tests.support.wait import PeerFailed, wait_until
 
 #: With the clients' preparation, where it was not done before.
 pytestmark = pytest.mark.timeout(1800)
@@ -327,3 +329,45 @@ def test_classic_consumers_get_what_grpc_producers_send(
             assert message["properties"]["color"] == "red"
         mixed = {message.get("body") for message in received if message["topic"] == topics[1]}
         assert mixed == {"plain", "in order", "late", "committed"}
+
+
+@pytest.mark.parametrize("place", ["before_ours", "local", "before_stock"])
+def test_tools_see_and_ask_a_consumer(
+    request: pytest.FixtureRequest,
+    programs: Callable[[str], ScenarioProgram],
+    jvms: dict[str, JavaClients],
+    place: str,
+) -> None:
+    """Stock's mqadmin, which asks the broker."""
+    program, site = programs("java"), request.getfixturevalue(place)
+    prefix = f"tools-{site.name}"
+    site.prepare(prefix, ["asked"])
+    seen = program.run(site.endpoint, prefix, ["asked"])
+    check_none_failed(seen, program)
+    group = topic = f"{prefix}-asked"
+
+    def tool(expected: str, name: str, *arguments: str) -> str:
+        """What a tool prints, once it has the expected words."""
+
+        def printed() -> str:
+            said = jvms[STOCK].mqadmin(name, "-n", site.name_server, "-g", group, *arguments)
+            if expected not in said:
+                raise PeerFailed(said)
+            return said
+
+        return wait_until(printed, f"{expected} by mqadmin {name}", interval=0.5)
+
+    connections = tool("MessageModel: CLUSTERING", "consumerConnection")
+    # The client's id, the address that it came from, its language.
+    (client_id,) = re.findall(rf"^(\S+) +{LOOPBACK}:\d+ +JAVA ", connections, re.M)
+    assert re.search(rf"^{topic} +\*", connections, re.M)
+    # A stack of each thread, some of which are the client's own.
+    own = "org.apache.rocketmq.client.java."
+    assert topic in tool(own, "consumerStatus", "-i", client_id, "-s")
+    progress = tool("Consume Diff Total: 0", "consumerProgress")
+    assert re.search(rf"^{topic} ", progress, re.M)
+    ids = {body: message_id for _, body, message_id in seen["asked"]}
+    for body, result in (("always", "CR_SUCCESS"), ("once", "CR_LATER")):
+        # The consumer is given the message once more, and says what became of it.
+        asked = ("-t", topic, "-i", ids[body], "-d", client_id)
+        tool(f"consumeResult={result}", "queryMsgByUniqueKey", *asked)

@@ -47,12 +47,13 @@ _TOPICS = {
     "delay": ("DELAY", 1),
     "transaction": ("TRANSACTION", 1),
     "mixed": ("MIXED", 1),
-    # These need classic clients.
+    # These need others: classic clients, tools.
     "from-classic": ("NORMAL", 1),
     "to-classic": ("NORMAL", 1),
+    "asked": ("NORMAL", 1),
 }
 #: What a client sees by itself.
-ALONE = tuple(name for name in _TOPICS if name not in ("from-classic", "to-classic"))
+ALONE = tuple(name for name in _TOPICS if name not in ("from-classic", "to-classic", "asked"))
 #: Groups whose messages go to the dead-letter queue after two attempts, and whether in order.
 _RETRYING = {"push": False, "fifo": True}
 #: How long they wait before they try again. Stock's client for Node.js knows this one only, that

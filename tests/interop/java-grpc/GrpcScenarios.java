@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.zip.CRC32;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
@@ -99,6 +100,7 @@ public final class GrpcScenarios {
         scenarios.put("mixed", this::mixed);
         scenarios.put("from-classic", this::fromClassic);
         scenarios.put("to-classic", this::toClassic);
+        scenarios.put("asked", this::asked);
         scenarios.keySet().retainAll(names);
         List<Thread> threads = new ArrayList<>();
         for (Map.Entry<String, Scenario> scenario : scenarios.entrySet()) {
@@ -276,6 +278,19 @@ public final class GrpcScenarios {
             note("to-classic", "sent", sent.getMessageId().toString(), String.valueOf(size),
                 crc(ByteBuffer.wrap(bytes)));
         }
+    }
+
+    /** A consumer that tools may have consume its messages again: one of them it takes the first time only. */
+    private void asked() throws Exception {
+        Set<String> seen = ConcurrentHashMap.newKeySet();
+        pushConsumer("asked", message -> {
+            boolean first = seen.add(body(message));
+            return first || body(message).equals("always") ? ConsumeResult.SUCCESS : ConsumeResult.FAILURE;
+        });
+        for (String body : new String[] {"always", "once"}) {
+            note("asked", "sent", body, producer.send(message("asked", body).build()).getMessageId().toString());
+        }
+        await(() -> seen.size() == 2, "asked");
     }
 
     private static byte[] bytes(int size) {
