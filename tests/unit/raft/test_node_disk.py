@@ -96,6 +96,12 @@ class LoneNode:
         self.hear(m.HeartbeatRequest)
         self.run_disk()
 
+    def follow_compared(self, commit_index: int = -1) -> None:
+        """Follows n1, with which it has the first entry of `NEW` in common."""
+        self.follow()
+        self.push(PushKind.COMPARE, NEW[:1], commit_index)
+        self.run_disk()
+
 
 def stored(files: MemoryFiles, terms: Sequence[int]) -> list[Entry]:
     """A store in term 2 with an entry for each of `terms`."""
@@ -142,9 +148,7 @@ def test_a_checkpoint_vouches_only_for_what_is_stored() -> None:
     files = MemoryFiles()
     stored(files, OLD)
     lone = LoneNode(files)
-    lone.follow()
-    lone.push(PushKind.COMPARE, NEW[:1], -1)
-    lone.run_disk()
+    lone.follow_compared()
     due = lone.node._checkpoints.due
     assert due is not None
     left = due - lone.clock.seconds()
@@ -161,9 +165,7 @@ def test_a_stop_before_a_push_is_stored_leaves_a_store_that_opens() -> None:
     files = MemoryFiles()
     stored(files, OLD[:1])
     lone = LoneNode(files)
-    lone.follow()
-    lone.push(PushKind.COMPARE, NEW[:1], -1)
-    lone.run_disk()
+    lone.follow_compared()
     lone.push(PushKind.APPEND, NEW[1:], 3)
     lone.node.stop()
     after = open_store(files)
@@ -175,9 +177,7 @@ def test_a_stop_on_a_full_disk_ends() -> None:
     stored(files, OLD[:1])
     disk = FaultyFiles(files)
     lone = LoneNode(disk)
-    lone.follow()
-    lone.push(PushKind.COMPARE, NEW[:1], 0)
-    lone.run_disk()
+    lone.follow_compared(0)
     disk.faults.append(Fault("pwrite", "checkpoint", error=ENOSPC))
     ended: list[Any] = []
     lone.node.stop().addBoth(ended.append)
@@ -189,9 +189,7 @@ def test_a_member_that_a_listener_stops_writes_no_more_once_it_is_closed() -> No
     files = MemoryFiles()
     stored(files, OLD[:1])
     lone = LoneNode(files)
-    lone.follow()
-    lone.push(PushKind.COMPARE, NEW[:1], -1)
-    lone.run_disk()
+    lone.follow_compared()
     # The one before is committed while these are stored.
     lone.node.commit_listeners.append(lambda entries: lone.node.stop())
     lone.push(PushKind.APPEND, NEW[1:], 0)
@@ -296,9 +294,7 @@ def test_a_member_without_room_promises_nothing() -> None:
     stored(files, OLD[:1])
     disk = FaultyFiles(files)
     lone = LoneNode(disk)
-    lone.follow()
-    lone.push(PushKind.COMPARE, NEW[:1], -1)
-    lone.run_disk()
+    lone.follow_compared()
     disk.faults.append(Fault("pwrite", "/s/data/", error=ENOSPC))
     answers = lone.push(PushKind.APPEND, NEW[1:], 3)
     for _ in range(100):
@@ -459,9 +455,7 @@ def test_a_heartbeat_is_answered_while_entries_are_stored() -> None:
     files = MemoryFiles()
     stored(files, OLD[:1])
     lone = LoneNode(files)
-    lone.follow()
-    lone.push(PushKind.COMPARE, NEW[:1], -1)
-    lone.run_disk()
+    lone.follow_compared()
     pushed = lone.push(PushKind.APPEND, NEW[1:], -1)
     lone.clock.advance(1)
     assert len(lone.waiting) == 1
@@ -493,9 +487,7 @@ def test_nobody_is_asked_for_a_vote_while_the_disk_is_busy() -> None:
     files = MemoryFiles()
     stored(files, OLD[:1])
     lone = LoneNode(files)
-    lone.follow()
-    lone.push(PushKind.COMPARE, NEW[:1], -1)
-    lone.run_disk()
+    lone.follow_compared()
     lone.push(PushKind.APPEND, NEW[1:], -1)
     lone.clock.advance(0.001)
     ticks, tick = list[int](), lone.node.core.tick

@@ -32,6 +32,10 @@ from tests.support.proxy import (
     heartbeat_sync_of,
 )
 
+#: A member of a group at the proxy 10.0.0.7.
+CONSUMER = ConsumerData(group_name="G")
+ORIGIN = Origin("c", REMOTING, "10.0.0.9:4", "10.0.0.7:1", "JAVA", 475)
+
 
 def heartbeat(
     client_id: str, kind: str = "REGISTER", proxy: str = "10.0.0.5%1%2", **more: Any
@@ -165,9 +169,7 @@ def test_what_this_proxy_and_others_of_ours_tell_is_passed_over() -> None:
     for proxy in (here, there):
         proxy.start()
     topic.pass_time(12)
-    consumer = ConsumerData(group_name="G")
-    origin = Origin("c", REMOTING, "10.0.0.9:4", "10.0.0.7:1", "JAVA", 475)
-    there.telling.heard(FakeClient("c"), origin, [consumer], b"1", lambda _: None)  # type: ignore[arg-type]
+    there.telling.heard(FakeClient("c"), ORIGIN, [CONSUMER], b"1", lambda _: None)  # type: ignore[arg-type]
     topic.write(heartbeat("own", proxy="10.0.0.1%8080%8081"))
     topic.pass_time(1)
     assert topic.broker.store.max_queue_offset(TOPIC, 0) == 2
@@ -181,14 +183,12 @@ def test_a_member_that_brokers_do_not_see_counts_as_long_as_they_do_not() -> Non
     for proxy in (here, there):
         proxy.start()
     topic.pass_time(12)
-    consumer = ConsumerData(group_name="G")
-    origin = Origin("c", REMOTING, "10.0.0.9:4", "10.0.0.7:1", "JAVA", 475)
     client: Any = FakeClient("c")
     changed: list[str] = []
     here.members.changed.add(changed.append)
     for unseen, known in ((("G",), ["c"]), ((), []), (("G",), ["c"])):
         for _ in range(2):
-            there.telling.heard(client, origin, [consumer], b"1", lambda _: None, unseen)
+            there.telling.heard(client, ORIGIN, [CONSUMER], b"1", lambda _: None, unseen)
             topic.pass_time(1)
             assert ids(here) == known
     there.telling.gone(client)
