@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import TimeoutError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -12,7 +11,7 @@ from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of, clien
 from rocketmq_tw.proxy.messaging.claims import Claim, handle_of
 from rocketmq_tw.proxy.messaging.dead_letter_forwarding import DeadLetterForwarding, GivenUp
 from rocketmq_tw.proxy.messaging.hiding import is_for_good
-from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
+from rocketmq_tw.proxy.messaging.methods import in_time, path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.renewal import Renewal
@@ -83,14 +82,8 @@ class DeadLetters:
         client = self._clients.get(client_id_of(call))
         seconds = seconds_left(call, self._clock, FORWARD_SECONDS)
         stored = self._forwarding.forward(given_up, handle, message_id, client)
-        try:
-            await stored.addTimeout(seconds, self._clock)
-        except TimeoutError:
-            raise StatusError(
-                Code.PROXY_TIMEOUT,
-                f"{handle.info.broker_name} has not stored the dead letter within {seconds:.1f} s:"
-                " ask again",
-            ) from None
+        missing = f"{handle.info.broker_name} has not stored the dead letter"
+        await in_time(stored, seconds, self._clock, missing, "ask again")
         try:
             await self._popped.acknowledge(given_up.topic, given_up.group, handle, client)
         except StatusError as error:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
+from twisted.internet.defer import Deferred, TimeoutError
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.proxy.grpc.interfaces import SMALL_REQUEST, GrpcError, ICall, RequestLimits, Unary
@@ -18,6 +19,7 @@ _RESERVE_SECONDS = 0.05
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 
 
 def path(method: str) -> str:
@@ -55,3 +57,16 @@ def seconds_left(call: ICall, clock: IReactorTime, most: float) -> float:
     if left <= 0:
         raise StatusError(Code.REQUEST_TIMEOUT, "no time is left before the call's deadline")
     return min(left, most)
+
+
+async def in_time(
+    answered: Deferred[T], seconds: float, clock: IReactorTime, missing: str, advice: str
+) -> T:
+    """Returns what a broker answers; raises `StatusError` (PROXY_TIMEOUT) where that is not there
+    after `seconds`. `missing` says what the broker has not done by then, `advice` what to do."""
+    try:
+        return await answered.addTimeout(seconds, clock)
+    except TimeoutError:
+        raise StatusError(
+            Code.PROXY_TIMEOUT, f"{missing} within {seconds:.1f} s: {advice}"
+        ) from None

@@ -9,7 +9,6 @@ place that stands behind the one that is remembered is not given up for it.
 
 from __future__ import annotations
 
-from twisted.internet.defer import TimeoutError
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
@@ -22,7 +21,7 @@ from rocketmq_tw.proxy.messaging.decisions import (
     Decisions,
     PlacedHalf,
 )
-from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
+from rocketmq_tw.proxy.messaging.methods import in_time, path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId, parse_transaction_id
 from rocketmq_tw.proxy.proto.messages import (
@@ -123,14 +122,8 @@ class TransactionDecisions:
         seconds = seconds_left(call, self._clock, DECIDE_SECONDS)
         self._halves.keep(topic, place)
         decided = self._decisions.decide(PlacedHalf(topic, place), header)
-        try:
-            await decided.addTimeout(seconds, self._clock)
-        except TimeoutError:
-            raise StatusError(
-                Code.PROXY_TIMEOUT,
-                f"{place.broker_name} has not answered the decision within {seconds:.1f} s: decide"
-                " again",
-            ) from None
+        missing = f"{place.broker_name} has not answered the decision"
+        await in_time(decided, seconds, self._clock, missing, "decide again")
         return EndTransactionResponse(status=ok())
 
     def _place_of(self, topic: str, transaction_id: str) -> TransactionId:
