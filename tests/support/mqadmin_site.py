@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -56,13 +57,11 @@ class Site:
             for group in (GROUP, AWAY):
                 java.mqadmin(*f"updateSubGroup -b {broker.address} -g {group}".split())
             producer = ends.enter_context(java.producer(names.address, PRODUCERS, trace=True))
-            sent = [
-                producer.send(
-                    {"topic": TOPIC, "body": f"body-{n}", "keys": f"key-{n}", "tags": "tag-a"},
-                    queue=n % 2,
-                )[0]
-                for n in range(MESSAGES)
-            ]
+            sent = []
+            for n in range(MESSAGES):
+                text = {"body": f"body-{n}", "keys": f"key-{n}", "tags": "tag-a"}
+                sent += producer.send({"topic": TOPIC, **text}, queue=n % 2)
+                _wait_for_another_store_time()
             for group in (GROUP, AWAY):
                 # A member commits when it stops, or after ten seconds.
                 with java.consumer(names.address, group, {TOPIC: "*"}) as member:
@@ -148,3 +147,14 @@ class Site:
 
         (member,) = wait_until(connected, "the member")
         return member["clientId"]
+
+
+def _wait_for_another_store_time() -> None:
+    """Tools sort messages by the millisecond in which they were stored: what is sent next has a
+    later one than what was sent before."""
+    stored = _milliseconds()
+    wait_until(lambda: _milliseconds() > stored, "the next millisecond", interval=0.0005)
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
