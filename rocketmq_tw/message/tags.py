@@ -46,6 +46,14 @@ class TagExpression(NamedTuple):
         return self.text == SUBSCRIBE_ALL or tag in self.tags
 
 
+class FewTagCodes(frozenset[int]):
+    """Hash codes of tags, few enough to be looked for in turn. A call with a code says whether it
+    is one of them."""
+
+    __slots__ = ()
+    __call__ = frozenset.__contains__
+
+
 def is_tag_type(kind: str | None) -> bool:
     """Returns whether a subscription of this type is one by tags; that is also what none stands
     for."""
@@ -116,16 +124,17 @@ _remembered_expression = remembered(1024)(_parse)
 
 
 def tag_match(text: str | None, codes: Collection[int]) -> Callable[[int], bool] | None:
-    """Returns what a consume queue's code is asked for a subscription; None where every message
-    matches.
+    """Returns what a consume queue's code is asked for a subscription, `FewTagCodes` where it has
+    few; None where every message matches.
 
     Codes collide, so a match only says that the message may have one of the tags.
     """
     if text == SUBSCRIBE_ALL:
         return None
-    if len(codes) <= _FEW_CODES:
-        return frozenset(codes).__contains__
-    ordered = array("q", sorted(code for code in codes if code in _LONG))
+    possible = [code for code in codes if code in _LONG]
+    if len(possible) <= _FEW_CODES:
+        return FewTagCodes(possible)
+    ordered = array("q", sorted(possible))
 
     def is_wanted(code: int) -> bool:
         place = bisect_left(ordered, code)

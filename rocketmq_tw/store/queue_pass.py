@@ -24,7 +24,7 @@ from rocketmq_tw.store.queue_units import (
     UNIT_SIZE,
     columns_of,
     matching_units,
-    sizes_of,
+    size_limit_of,
 )
 from rocketmq_tw.store.records import properties_of_records
 
@@ -182,12 +182,9 @@ class QueuePass:
             return False
         is_full = len(numbers) >= room
         del numbers[room:]
-        sizes = sizes_of(units)
-        taken = [
-            (UNIT.unpack_from(units, number * UNIT_SIZE)[0], sizes[number]) for number in numbers
-        ]
+        taken = [UNIT.unpack_from(units, number * UNIT_SIZE)[:2] for number in numbers]
         size = sum([each for _, each in taken])
-        if self._bytes + size + max(sizes) > most_bytes or min(sizes) < 0:
+        if self._bytes + size + size_limit_of(units) > most_bytes:
             return None
         if taken and min(taken)[0] < log.min_offset:
             return None

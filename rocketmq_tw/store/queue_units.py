@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rocketmq_tw.interpreter import IS_PYPY
+from rocketmq_tw.message.tags import FewTagCodes
 
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = 20
@@ -15,6 +16,9 @@ FILLER_SIZE = 0x7FFFFFFF
 FILLER = UNIT.pack(0, FILLER_SIZE, 0)
 #: Units that are read at once: a page of the disk's, which takes as long as one unit.
 _AT_ONCE = 4096 // UNIT_SIZE
+#: Each of so many tag codes is searched for in more bytes of units than these. A few units may all
+#: match, and are then sooner looked at one by one.
+_MOST_SEARCHES, _LEAST_SEARCHED = 4, 64 * UNIT_SIZE
 
 _POSITION, _SIZE, _CODE = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">q")
 _SIZE_AT, _CODE_AT = 8, 12
@@ -103,11 +107,6 @@ else:
         return struct.unpack(">" + "12xq" * (len(units) // UNIT_SIZE), units)
 
 
-def sizes_of(units: bytes) -> Sequence[int]:
-    """Returns the size in bytes of each message, of whole units."""
-    return _sizes(units)
-
-
 def places_of(units: bytes) -> tuple[Sequence[int], Sequence[int]]:
     """Returns where each message stands and its size in bytes, of whole units."""
     return _positions(units), _sizes(units)
@@ -118,6 +117,34 @@ def columns_of(units: bytes) -> tuple[Sequence[int], Sequence[int], Sequence[int
     return _positions(units), _sizes(units), _codes(units)
 
 
+def size_limit_of(units: bytes) -> int:
+    """Returns a size in bytes that no message of these whole units is above: the largest one's, or
+    up to 255 more. `FILLER_SIZE` where one has no size that a message can have."""
+    count = len(units) // UNIT_SIZE
+    # Seldom has one 64 KiB, and three columns of bytes take a tenth of the time of their numbers.
+    if all(units[at::UNIT_SIZE].count(0) == count for at in (_SIZE_AT, _SIZE_AT + 1)):
+        return max(units[_SIZE_AT + 2 :: UNIT_SIZE]) << 8 | 0xFF
+    sizes = _sizes(units)
+    return max(sizes) if min(sizes) >= 0 else FILLER_SIZE
+
+
 def matching_units(units: bytes, match: Callable[[int], bool]) -> list[int]:
     """Returns the numbers of the units, counted from 0, whose tag code `match` takes."""
+    if isinstance(match, FewTagCodes):
+        if len(match) <= _MOST_SEARCHES and len(units) > _LEAST_SEARCHED:
+            return sorted([number for code in match for number in _numbers_of(units, code)])
+        match = match.__contains__
     return [number for number, code in enumerate(_codes(units)) if match(code)]
+
+
+def _numbers_of(units: bytes, code: int) -> list[int]:
+    """Returns the numbers of the units that have this tag code."""
+    wanted = _CODE.pack(code)
+    numbers = []
+    at = units.find(wanted, _CODE_AT)
+    while at >= 0:
+        number, rest = divmod(at - _CODE_AT, UNIT_SIZE)
+        if not rest:
+            numbers.append(number)
+        at = units.find(wanted, (number + 1) * UNIT_SIZE + _CODE_AT)
+    return numbers

@@ -4,14 +4,16 @@ from random import Random
 
 import pytest
 
+from rocketmq_tw.message.tags import FewTagCodes
 from rocketmq_tw.store.queue_units import (
+    FILLER_SIZE,
     UNIT,
     UNIT_SIZE,
     columns_of,
     end_of_kept,
     matching_units,
     places_of,
-    sizes_of,
+    size_limit_of,
 )
 
 
@@ -68,7 +70,38 @@ def test_columns_are_what_stands_in_each_unit(count: int) -> None:
     positions, sizes, codes = (list(column) for column in columns_of(units))
     assert list(zip(positions, sizes, codes, strict=True)) == each, seed
     assert list(map(list, places_of(units))) == [positions, sizes]
-    assert list(sizes_of(units)) == sizes
-    wanted = {0, -1}
-    expected = [number for number, unit in enumerate(each) if unit[2] in wanted]
-    assert matching_units(units, wanted.__contains__) == expected, seed
+
+
+@pytest.mark.parametrize("count", [0, 1, 64, 65, 700])
+def test_matching_units_are_those_whose_code_is_wanted(count: int) -> None:
+    """Few codes are searched for among many units, also where other columns look like them."""
+    seed = 20261129
+    random = Random(seed)
+    values = [-(2**63), -1, 0, 1, 256, 2**63 - 1]
+    each = [
+        (random.choice(values), random.choice([-1, 0, 1, 256]), random.choice(values))
+        for _ in range(count)
+    ]
+    units = b"".join(UNIT.pack(*unit) for unit in each)
+    for most in range(len(values) + 1):
+        wanted = FewTagCodes(values[:most])
+        expected = [number for number, unit in enumerate(each) if unit[2] in wanted]
+        assert matching_units(units, wanted) == expected, seed
+        assert matching_units(units, wanted.__contains__) == expected, seed
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least", "most"),
+    [
+        ([91], 91, 91 + 255),
+        ([250, 3000, 251], 3000, 3000 + 255),
+        ([65_535], 65_535, 65_535),
+        ([250, 65_536], 65_536, 65_536),
+        ([4 << 20, 91], 4 << 20, 4 << 20),
+        ([91, -1], FILLER_SIZE, FILLER_SIZE),
+        ([91, FILLER_SIZE], FILLER_SIZE, FILLER_SIZE),
+    ],
+)
+def test_no_message_is_above_the_limit(sizes: list[int], least: int, most: int) -> None:
+    units = b"".join(UNIT.pack(-1, size, -1) for size in sizes)
+    assert least <= size_limit_of(units) <= most
