@@ -52,7 +52,7 @@ TOPIC, GROUP = "Campaign", "campaign"
 QUEUES = 4
 #: Seconds of load between two kills.
 LEAST, MOST = 0.3, 1.5
-#: Each kill of so many finds messages that were renewed.
+#: The last of so many kills finds messages that were renewed.
 PATIENCE = 10
 #: Seconds in which all comes again and is acknowledged: a renewal hides for a minute.
 DRAIN = 150.0
@@ -94,10 +94,13 @@ def run(
     seed: int = 1,
     events: Sequence[str] = (PROXY,),
     longest_kept: float = 3.0,
+    patience: int = PATIENCE,
+    pause: float = 0.0,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Runs a campaign with servers under `home`; `longest_kept`: seconds for which consumers keep
-    messages that are renewed."""
+    messages that are renewed. Where that is beyond the time for which they are hidden at first, the
+    last of each `patience` kills waits for such a one; `pause`: seconds between two sends."""
     chance = random.Random(seed)
     began = time.monotonic()
     with ExitStack() as stack:
@@ -152,11 +155,13 @@ def run(
         for server_with_topic in serving:
             create_topic(server_with_topic.address, TOPIC, QUEUES)
         wait_until(lambda: name_servers[0].routes(TOPIC, list(serving)), "the route")
-        load = stack.enter_context(ProxyLoad(places, TOPIC, GROUP, longest_kept=longest_kept))
+        load = stack.enter_context(
+            ProxyLoad(places, TOPIC, GROUP, longest_kept=longest_kept, pause=pause)
+        )
         load.start()
         wait_until(lambda: len(load.seen) > 20, "messages to come")
         for number in range(kills):
-            if longest_kept > RENEWED and number % PATIENCE == PATIENCE - 1:
+            if longest_kept > RENEWED and number % patience == patience - 1:
                 _wait_renewed(load)
             time.sleep(chance.uniform(LEAST, MOST))
             victim = strikes[events[number % len(events)]](chance)

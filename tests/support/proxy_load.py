@@ -99,12 +99,15 @@ class ProxyLoad(Closing):
         renewing: int = 1,
         moving: int = 1,
         longest_kept: float = 3.0,
+        pause: float = 0.0,
     ) -> None:
-        """`longest_kept`: for so many seconds at most messages are kept that are renewed."""
+        """`longest_kept`: for so many seconds at most messages are kept that are renewed; `pause`:
+        seconds between two sends of a producer."""
         self._addresses = addresses
         self._topic = topic
         self._group = group
         self._longest_kept = longest_kept
+        self._pause = pause
         #: How many messages were kept for longer than they were hidden at first, and acknowledged.
         self.renewed = 0
         #: How many were acknowledged at another proxy than they came from.
@@ -183,7 +186,7 @@ class ProxyLoad(Closing):
     def _send_all(self, producer: int) -> None:
         clients = [BareClient(each, f"producer-{producer}") for each in self._addresses]
         for number in count():
-            if self._sending.is_set():
+            if self._sending.wait(self._pause):
                 break
             self._send(clients, f"{producer}-{number}", number)
         for client in clients:
