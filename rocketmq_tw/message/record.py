@@ -346,9 +346,11 @@ def parse_head(
     )
 
 
-def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool:
-    """Returns whether `data` is exactly one record that says it stands at `physical_offset`, its
-    body matching its CRC."""
+def is_sound(
+    data: bytes | bytearray | memoryview, physical_offset: int, *, check_body: bool = True
+) -> bool:
+    """Returns whether `data` is exactly one record that says it stands at `physical_offset`, with
+    `check_body` its body matching its CRC."""
     size = len(data)
     if size < MIN_RECORD_SIZE:
         return False
@@ -363,12 +365,19 @@ def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool
         and said_offset == physical_offset
         and magic in (MAGIC_V1, MAGIC_V2)
         and body_at <= body_end <= size
-        and _crc32(data[body_at:body_end]) & 0x7FFFFFFF == crc
+        and (not check_body or _crc32(data[body_at:body_end]) & 0x7FFFFFFF == crc)
     )
     return sound
 
 
-def are_sound(data: bytes, start: int, positions: Sequence[int], sizes: Sequence[int]) -> bool:
+def are_sound(
+    data: bytes,
+    start: int,
+    positions: Sequence[int],
+    sizes: Sequence[int],
+    *,
+    check_body: bool = True,
+) -> bool:
     """Returns what `is_sound` says of many records at once, whose loop is most of what a pull
     costs: `data`, which stands at `start`, has all of them, in ascending order without an
     overlap."""
@@ -379,7 +388,7 @@ def are_sound(data: bytes, start: int, positions: Sequence[int], sizes: Sequence
         at = position - start
         said_size, magic, crc, said_offset, sys_flag, length = proof(data, at)
         if sys_flag & V6_FLAGS:
-            if not is_sound(data[at : at + size], position):
+            if not is_sound(data[at : at + size], position, check_body=check_body):
                 return False
             continue
         body_at = at + fixed
@@ -388,7 +397,7 @@ def are_sound(data: bytes, start: int, positions: Sequence[int], sizes: Sequence
             or said_offset != position
             or (magic != MAGIC_V1 and magic != MAGIC_V2)
             or not 0 <= length <= size - fixed
-            or crc32(data[body_at : body_at + length]) & 0x7FFFFFFF != crc
+            or (check_body and crc32(data[body_at : body_at + length]) & 0x7FFFFFFF != crc)
         ):
             return False
     return True

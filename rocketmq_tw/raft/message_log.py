@@ -72,6 +72,8 @@ class RaftLog:
         self.group: LogGroup | None = None
         self.end_offset = self.written_offset = self.committed_offset = self.min_offset = 0
         self.failure = ""
+        #: Where it ended when this member began to lead.
+        self._lead_from = 0
         #: The term in which messages may be appended here.
         self._term: int | None = None
         #: Bodies of entries that `write` hands over, and where the first of them goes.
@@ -110,6 +112,11 @@ class RaftLog:
         """See `ILog`. All of the log: a message is announced only when a quorum has it on stable
         storage."""
         return self.written_offset
+
+    @property
+    def own_from(self) -> int:
+        """See `ILog`. A follower has it from other members, whose disks may have spoiled it."""
+        return self._lead_from if self.leads else self.end_offset
 
     @property
     def files_end(self) -> int:
@@ -194,6 +201,7 @@ class RaftLog:
         """Lets messages be appended: this member leads in `term`, and all of its log is
         committed."""
         self._term = term
+        self._lead_from = self.end_offset
 
     def follow(self) -> None:
         """Ends appending: this member does not lead any more, and what was not committed may never

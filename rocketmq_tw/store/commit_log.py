@@ -49,6 +49,7 @@ class CommitLog:
         self.end_offset = 0
         self.written_offset = 0
         self.flushed_offset = 0
+        self.own_from = 0
         #: Why nothing can be written any more; empty while all is well.
         self.failure = ""
         #: Buffers to write, and the offset each run of them starts at.
@@ -127,6 +128,7 @@ class CommitLog:
         self._runs.clear()
         self._unsynced.forget(0)
         self.end_offset = self.written_offset = self.flushed_offset = end_offset
+        self.own_from = end_offset
 
     def reserve(self, size: int) -> int:
         """Returns the offset at which the next `size` bytes go; a blank closes a file without
@@ -176,6 +178,7 @@ class CommitLog:
             room = self.file_size - self.end_offset % self.file_size
             self.push(bytes(view[:room]))
             view = view[room:]
+        self.own_from = self.end_offset
 
     def write(self) -> int:
         """Writes what is buffered; returns the offset written.

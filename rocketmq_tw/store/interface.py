@@ -166,6 +166,7 @@ class ILog(Interface):
     end_offset: int = Attribute("The end, with what is still buffered.")
     written_offset: int = Attribute("Up to here the files have it; `read` gives no more.")
     flushed_offset: int = Attribute("Up to here it is on stable storage.")
+    own_from: int = Attribute("From here on this process made all since it opened the log.")
     failure: str = Attribute("Why nothing can be written any more; empty while all is well.")
 
     def places() -> Sequence[OpenedAt]:
@@ -310,9 +311,12 @@ class IMessageStore(Interface):
         max_count: int,
         max_bytes: int,
         wanted: MessageFilter = EVERY_MESSAGE,
+        *,
+        check_fresh: bool = True,
     ) -> QueueRead:
         """Returns whole records from a queue offset on, up to `max_bytes` and `MOST_ANSWER_BYTES`;
-        at least one where one is there."""
+        at least one where one is there. Damaged ones are left out; without `check_fresh` a body is
+        taken to be what it was where this process stored it and memory has it still."""
 
     def read_log(offset: int, size: int) -> bytes:
         """Returns raw log bytes for replication; never past the end of a file."""

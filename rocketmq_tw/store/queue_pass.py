@@ -308,15 +308,16 @@ class QueuePass:
     def _collect(self) -> bytes:
         """Returns the records found, joined; damaged ones are taken out of `_found`."""
         found, self._found = self._found, []
+        fresh_bytes = self._limits.fresh_bytes
         if found:
             positions, sizes = zip(*found, strict=True)
-            data = self._records.joined(positions, sizes)
+            data = self._records.joined(positions, sizes, fresh_bytes)
             if data is not None:
                 self._found = found
                 return data
         parts = []
         for position, size in found:
-            record = self._records.one(position, size)
+            record = self._records.one(position, size, fresh_bytes)
             if record is not None:
                 self._found.append((position, size))
                 parts.append(record)

@@ -44,6 +44,8 @@ class QueueReader:
         max_count: int,
         max_bytes: int,
         wanted: MessageFilter,
+        *,
+        check_fresh: bool = True,
     ) -> QueueRead:
         """Returns whole records from `offset` on; see `IMessageStore.read_queue`."""
         if queue is None:
@@ -57,34 +59,34 @@ class QueueReader:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
         if offset > high:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
+        limits = ReadLimits(
+            self._config, max_count, max_bytes, self.cached_bytes, check_fresh=check_fresh
+        )
         if wanted.by_unit is None and wanted.by_properties is None:
-            read = self.read_at_once(queue, offset, max_count, max_bytes)
+            read = self.read_at_once(queue, offset, limits)
             if read is not None:
                 return read
-        return self.read_each(queue, offset, max_count, max_bytes, wanted)
+        return self.read_each(queue, offset, limits, wanted)
 
     def read_each(
         self,
         queue: ConsumeQueue,
         offset: int,
-        max_count: int,
-        max_bytes: int,
+        limits: ReadLimits,
         wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
         """Returns what `read` gives for an offset that the queue has, by looking at each unit."""
-        limits = self._limits(max_count, max_bytes)
         return QueuePass(
             self._config, self._records, limits, queue, offset, wanted, self._corrected
         ).run()
 
     def read_at_once(
-        self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int
+        self, queue: ConsumeQueue, offset: int, limits: ReadLimits
     ) -> QueueRead | None:
         """Returns what `read_each` gives, without a look at each unit for itself, for the usual
         read: no filter, all its messages there and sound, and none so old that other limits hold
         for it than for the others. None where that is not so."""
         log = self._log
-        limits = self._limits(max_count, max_bytes)
         units = queue.read(offset, limits.most_records)
         count = len(units) // UNIT_SIZE
         if not count:
@@ -99,7 +101,7 @@ class QueueReader:
         most_bytes, most_count = of_all
         count = _fitting(sizes, max(most_count, 1), most_bytes)
         positions, sizes = positions[:count], sizes[:count]
-        data = self._records.joined(positions, sizes)
+        data = self._records.joined(positions, sizes, limits.fresh_bytes)
         if data is None:
             return None
         return QueueRead(
@@ -111,9 +113,6 @@ class QueueReader:
             queue.max_offset,
             log.end_offset - positions[-1] > limits.in_memory_bytes,
         )
-
-    def _limits(self, max_count: int, max_bytes: int) -> ReadLimits:
-        return ReadLimits(self._config, max_count, max_bytes, self.cached_bytes)
 
     def _nothing(
         self, status: GetStatus, offset: int, corrected: int, low: int, high: int

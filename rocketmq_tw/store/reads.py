@@ -58,10 +58,14 @@ class StoreReads:
         max_count: int,
         max_bytes: int,
         wanted: MessageFilter = EVERY_MESSAGE,
+        *,
+        check_fresh: bool = True,
     ) -> QueueRead:
         """See `IMessageStore`."""
         queue = self._queues.find(topic, queue_id)
-        return self._reader.read(queue, offset, max_count, max_bytes, wanted)
+        return self._reader.read(
+            queue, offset, max_count, max_bytes, wanted, check_fresh=check_fresh
+        )
 
     def read_log(self, offset: int, size: int) -> bytes:
         """See `IMessageStore`."""

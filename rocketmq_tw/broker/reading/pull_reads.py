@@ -114,6 +114,7 @@ class PullReads(Part):
                 header.max_msg_nums,
                 header.max_msg_bytes or _NO_LIMIT,
                 wanted,
+                check_fresh=False,
             )
             seconds = self._seconds() - began
             code = _code(read.status, header.queue_offset)

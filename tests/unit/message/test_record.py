@@ -183,13 +183,28 @@ def test_a_flipped_bit_in_the_body_or_a_length_is_seen(message: StoredMessage, d
     assert not is_sound(record, message.physical_offset)
 
 
+def test_a_body_is_compared_with_its_crc_where_that_is_asked_for() -> None:
+    record = encode_record(
+        StoredMessage(topic="T", queue_id=0, body=b"body", born_host=V4, store_host=V4)
+    )
+    spoilt = record.replace(b"body", b"bodz")
+    assert is_sound(record, 0) and not is_sound(spoilt, 0)
+    assert is_sound(spoilt, 0, check_body=False)
+    assert are_sound(spoilt, 0, (0,), (len(record),), check_body=False)
+    assert not are_sound(spoilt, 0, (0,), (len(record),))
+
+
 @given(
     st.lists(st.tuples(messages, st.binary(max_size=40)), min_size=1, max_size=5),
     st.none() | st.tuples(st.floats(0, 1), st.integers(1, 255)),
     st.integers(0, 2**40),
+    st.booleans(),
 )
 def test_many_records_are_sound_where_each_is(
-    parts: list[tuple[StoredMessage, bytes]], damage: tuple[float, int] | None, start: int
+    parts: list[tuple[StoredMessage, bytes]],
+    damage: tuple[float, int] | None,
+    start: int,
+    check_body: bool,
 ) -> None:
     data = bytearray()
     positions, sizes = [], []
@@ -203,10 +218,11 @@ def test_many_records_are_sound_where_each_is(
     if damage is not None:
         data[int(damage[0] * (len(data) - 1))] ^= damage[1]
     each = [
-        is_sound(data[position - start : position - start + size], position)
+        is_sound(data[position - start : position - start + size], position, check_body=check_body)
         for position, size in zip(positions, sizes, strict=True)
     ]
-    assert are_sound(bytes(data), start, tuple(positions), tuple(sizes)) is all(each)
+    places = tuple(positions), tuple(sizes)
+    assert are_sound(bytes(data), start, *places, check_body=check_body) is all(each)
     assert damage is not None or all(each)
 
 

@@ -196,3 +196,19 @@ def raft_entry(raft: RaftStore) -> bytes:
     begin = raft.log.min_offset
     size = int.from_bytes(raft.log.peek(8, begin)[4:], "big")
     return raft.log.peek(size, begin)
+
+
+def test_only_what_a_leader_appended_is_its_own() -> None:
+    """Followers have entries of other members' disks, and a start has those of its own."""
+    files = MemoryFiles()
+    raft = RaftStore(files)
+    raft.lead()
+    first = raft.store.append(make_message(b"one"))
+    raft.settle()
+    assert raft.log.own_from <= first.physical_offset
+    raft.log.follow()
+    assert raft.log.own_from == raft.log.end_offset
+    raft.store.close()
+    again = RaftStore(files)
+    again.lead()
+    assert again.log.own_from == again.log.end_offset > 0

@@ -1,5 +1,6 @@
 """Reads in one go against reads that look at each unit, and what is left out of both."""
 
+import re
 from itertools import cycle, pairwise
 from unittest.mock import patch
 
@@ -9,12 +10,13 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.record import decode_records
-from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.message.tags import FewTagCodes, java_hash_code
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.queue_pass import QueuePass
 from rocketmq_tw.store.queue_reader import QueueReader
+from rocketmq_tw.store.queue_records import ReadLimits
 from rocketmq_tw.store.queue_units import UNIT, UNIT_SIZE
 from tests.support.stores import ROOT, ManualClock, cut, make_message, open_store, put
 
@@ -68,6 +70,7 @@ def damage(files: MemoryFiles, position: int) -> None:
     damaged=st.lists(st.floats(0, 1), max_size=2),
     removed=st.booleans(),
     check=st.booleans(),
+    check_fresh=st.booleans(),
 )
 def test_all_at_once_is_one_after_the_other(
     sent: list[list[tuple[int, int]]],
@@ -79,6 +82,7 @@ def test_all_at_once_is_one_after_the_other(
     damaged: list[float],
     removed: bool,
     check: bool,
+    check_fresh: bool,
 ) -> None:
     files = MemoryFiles()
     store = fill(
@@ -96,16 +100,20 @@ def test_all_at_once_is_one_after_the_other(
         # Queues do not know of it yet.
         store._log.remove_first()
     reader = QueueReader(store.config, store._log, memory_bytes)
+    limits = ReadLimits(
+        store.config, max_count, max_bytes, reader.cached_bytes, check_fresh=check_fresh
+    )
     usual = not damaged and not removed and memory_bytes in (0, _ALL)
     for queue in queues_of(store):
         for offset in range(queue.min_offset, queue.max_offset):
-            each = reader.read_each(queue, offset, max_count, max_bytes)
-            once = reader.read_at_once(queue, offset, max_count, max_bytes)
+            each = reader.read_each(queue, offset, limits)
+            once = reader.read_at_once(queue, offset, limits)
             if once is None:
                 assert not usual or max_count <= 0 or in_memory == on_disk == 0
             else:
                 assert once == each
-            assert reader.read(queue, offset, max_count, max_bytes, EVERY_MESSAGE) == each
+            wanted = queue, offset, max_count, max_bytes, EVERY_MESSAGE
+            assert reader.read(*wanted, check_fresh=check_fresh) == each
 
 
 @given(
@@ -147,7 +155,7 @@ def test_tags_are_looked_at_in_one_go_as_one_by_one(
     if queue is None:
         return
     reader = QueueReader(store.config, store._log, memory_bytes)
-    by_tag = MessageFilter(frozenset(map(java_hash_code, wanted)).__contains__)
+    by_tag = MessageFilter(FewTagCodes(map(java_hash_code, wanted)))
     for offset in range(queue.min_offset, queue.max_offset):
         limits = queue, offset, max_count, max_bytes, by_tag
         at_once = reader.read(*limits)
@@ -199,6 +207,37 @@ def test_a_damaged_record_is_left_out_and_no_other(
             found += [message.physical_offset for message in decode_records(read.data)]
             offset = read.next_offset
     assert sorted(found) == sorted({unit[0] for unit in units} - {position})
+
+
+@pytest.mark.parametrize("wanted", [EVERY_MESSAGE, ASKED], ids=["at once", "each"])
+def test_a_body_that_a_disk_may_have_spoilt_is_left_out(wanted: MessageFilter) -> None:
+    """Where this process made it, and memory holds it, there was no disk between."""
+    files, copied = MemoryFiles(), MemoryFiles()
+    store, copy = open_store(files), open_store(copied)
+    *_, last = put(store, *[make_message(b"body-%d" % number) for number in range(3)])
+    log = store._log.read(store.end_offset, 0)
+    copy.append_raw(0, log)
+    put(copy)
+
+    def found(
+        store: MessageStore, memory_bytes: int = _ALL, *, check_fresh: bool = False
+    ) -> list[bytes]:
+        (queue,) = queues_of(store)
+        reader = QueueReader(store.config, store._log, memory_bytes)
+        read = reader.read(queue, 0, 32, _ALL, wanted, check_fresh=check_fresh)
+        return re.findall(rb".ody-.", read.data)
+
+    for each in (files, copied):
+        damage(each, log.index(b"body-1"))
+    assert found(store) == [b"body-0", b'"ody-1', b"body-2"]
+    assert found(store, check_fresh=True) == [b"body-0", b"body-2"]
+    assert found(store, store.end_offset - last) == [b"body-0", b"body-2"]
+    assert found(copy) == [b"body-0", b"body-2"]
+    damage(files, log.index(b"body-1"))
+    store.close()
+    store = open_store(files)
+    damage(files, log.index(b"body-1"))
+    assert found(store) == [b"body-0", b"body-2"]
 
 
 def test_what_stands_far_apart_is_read_apart() -> None:
