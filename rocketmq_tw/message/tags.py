@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from sys import byteorder
 from typing import NamedTuple
 
@@ -46,12 +46,18 @@ class TagExpression(NamedTuple):
         return self.text == SUBSCRIBE_ALL or tag in self.tags
 
 
-class FewTagCodes(frozenset[int]):
+class FewTagCodes:
     """Hash codes of tags, few enough to be looked for in turn. A call with a code says whether it
-    is one of them."""
+    is one of them. Two are equal only where they are one: a client may choose codes whose hashes
+    collide."""
 
-    __slots__ = ()
-    __call__ = frozenset.__contains__
+    __slots__ = ("codes",)
+
+    def __init__(self, codes: Iterable[int]) -> None:
+        self.codes = frozenset(codes)
+
+    def __call__(self, code: int) -> bool:
+        return code in self.codes
 
 
 def is_tag_type(kind: str | None) -> bool:

@@ -11,6 +11,8 @@ from rocketmq_tw.message.record import are_sound, is_sound
 from rocketmq_tw.store.interface import MOST_ANSWER_BYTES, ILog
 
 _MIN_PULL_SIZE = 100
+#: So much of the log's end is in memory on every machine: others may need the rest of it.
+_FRESH_BYTES = 256 << 20
 #: Bytes between two records that are worth reading to save a system call.
 _GAP = 8192
 
@@ -41,7 +43,7 @@ class ReadLimits:
         #: How much of the log's end counts as being in memory.
         self.in_memory_bytes = in_memory_bytes
         #: Bytes at the log's end in which a body that this process stored is not compared.
-        self.fresh_bytes = 0 if check_fresh else in_memory_bytes
+        self.fresh_bytes = 0 if check_fresh else min(in_memory_bytes, _FRESH_BYTES)
 
     @property
     def most_records(self) -> int:

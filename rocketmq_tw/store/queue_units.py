@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -119,21 +120,23 @@ def columns_of(units: bytes) -> tuple[Sequence[int], Sequence[int], Sequence[int
 
 def size_limit_of(units: bytes) -> int:
     """Returns a size in bytes that no message of these whole units is above: the largest one's, or
-    up to 255 more. `FILLER_SIZE` where one has no size that a message can have."""
+    up to 255 more. Where one's is negative, as of a damaged unit, no sum with it is below any
+    limit."""
     count = len(units) // UNIT_SIZE
     # Seldom has one 64 KiB, and three columns of bytes take a tenth of the time of their numbers.
     if all(units[at::UNIT_SIZE].count(0) == count for at in (_SIZE_AT, _SIZE_AT + 1)):
         return max(units[_SIZE_AT + 2 :: UNIT_SIZE]) << 8 | 0xFF
     sizes = _sizes(units)
-    return max(sizes) if min(sizes) >= 0 else FILLER_SIZE
+    return max(sizes) if min(sizes) >= 0 else sys.maxsize
 
 
 def matching_units(units: bytes, match: Callable[[int], bool]) -> list[int]:
     """Returns the numbers of the units, counted from 0, whose tag code `match` takes."""
     if isinstance(match, FewTagCodes):
-        if len(match) <= _MOST_SEARCHES and len(units) > _LEAST_SEARCHED:
-            return sorted([number for code in match for number in _numbers_of(units, code)])
-        match = match.__contains__
+        codes = match.codes
+        if len(codes) <= _MOST_SEARCHES and len(units) > _LEAST_SEARCHED:
+            return sorted([number for code in codes for number in _numbers_of(units, code)])
+        match = codes.__contains__
     return [number for number, code in enumerate(_codes(units)) if match(code)]
 
 

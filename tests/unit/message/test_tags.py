@@ -67,6 +67,11 @@ def test_bars_alone_are_refused(text: str) -> None:
         parse_tag_expression(text)
 
 
+def test_codes_that_a_client_chose_are_not_compared_with_others() -> None:
+    """As keys of a dict they would be, each with all whose hashes collide."""
+    assert tag_match("a", [97]) != tag_match("a", [97])
+
+
 def test_very_many_tags_match_like_few() -> None:
     expression = parse_tag_expression("||".join(f"t{number}" for number in range(5000)))
     match = tag_match(expression.text, expression.codes)

@@ -126,6 +126,7 @@ def test_all_at_once_is_one_after_the_other(
     scanned=st.sampled_from([20, 200, 16_000]),
     in_disk=st.integers(0, 6),
     removed=st.booleans(),
+    spoilt=st.lists(st.tuples(st.integers(0, 149), st.sampled_from([-(2**31), -(2**31) + 1]))),
 )
 def test_tags_are_looked_at_in_one_go_as_one_by_one(
     tags: list[list[str]],
@@ -137,6 +138,7 @@ def test_tags_are_looked_at_in_one_go_as_one_by_one(
     scanned: int,
     in_disk: int,
     removed: bool,
+    spoilt: list[tuple[int, int]],
 ) -> None:
     files = MemoryFiles()
     store = open_store(
@@ -154,6 +156,11 @@ def test_tags_are_looked_at_in_one_go_as_one_by_one(
     queue = store._queues.find("Topic", 0)
     if queue is None:
         return
+    for number, size in spoilt:
+        if number < queue.max_offset:
+            start, at = divmod(number * UNIT_SIZE, queue.segments.file_size)
+            file = files.open(queue.segments.path(start * queue.segments.file_size))
+            file.pwrite(size.to_bytes(4, "big", signed=True), at + 8)
     reader = QueueReader(store.config, store._log, memory_bytes)
     by_tag = MessageFilter(FewTagCodes(map(java_hash_code, wanted)))
     for offset in range(queue.min_offset, queue.max_offset):

@@ -1,5 +1,6 @@
 """Where the units end that a queue keeps."""
 
+import sys
 from random import Random
 
 import pytest
@@ -85,9 +86,9 @@ def test_matching_units_are_those_whose_code_is_wanted(count: int) -> None:
     units = b"".join(UNIT.pack(*unit) for unit in each)
     for most in range(len(values) + 1):
         wanted = FewTagCodes(values[:most])
-        expected = [number for number, unit in enumerate(each) if unit[2] in wanted]
+        expected = [number for number, unit in enumerate(each) if wanted(unit[2])]
         assert matching_units(units, wanted) == expected, seed
-        assert matching_units(units, wanted.__contains__) == expected, seed
+        assert matching_units(units, values[:most].__contains__) == expected, seed
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_matching_units_are_those_whose_code_is_wanted(count: int) -> None:
         ([65_535], 65_535, 65_535),
         ([250, 65_536], 65_536, 65_536),
         ([4 << 20, 91], 4 << 20, 4 << 20),
-        ([91, -1], FILLER_SIZE, FILLER_SIZE),
+        ([91, -1], sys.maxsize, sys.maxsize),
         ([91, FILLER_SIZE], FILLER_SIZE, FILLER_SIZE),
     ],
 )
