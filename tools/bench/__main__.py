@@ -31,6 +31,7 @@ from tests.support.processes import ServerFailed
 from tests.support.wait import PeerFailed
 from tools.bench.cases import CASES, Bench, Case
 from tools.bench.client import LoadClients, LoadFailed
+from tools.bench.others import other_work
 from tools.bench.proxies import LocalProxySubject, ProxySubject
 from tools.bench.proxy_cases import PROXY_CASES
 from tools.bench.report import page, text_table, warming_table
@@ -81,13 +82,14 @@ def main() -> int:
     for interruption in (signal.SIGINT, signal.SIGTERM):
         signal.signal(interruption, signal.default_int_handler)
     try:
-        for number, group in enumerate(_groups(chosen)):
-            directory = home / str(number)
-            try:
-                Comparison(group, clients, directory, options, say, results).run()
-            except FAILURES as error:
-                say(f"  {', '.join(case.name for case in group)} FAILED: {error}")
-            shutil.rmtree(directory, ignore_errors=True)
+        with other_work(options.others):
+            for number, group in enumerate(_groups(chosen)):
+                directory = home / str(number)
+                try:
+                    Comparison(group, clients, directory, options, say, results).run()
+                except FAILURES as error:
+                    say(f"  {', '.join(case.name for case in group)} FAILED: {error}")
+                shutil.rmtree(directory, ignore_errors=True)
     except KeyboardInterrupt:
         say("interrupted; what is measured so far follows")
     finally:
@@ -114,6 +116,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--warm-more", type=int, help="most of them in each later case (60; 4)")
     parser.add_argument("--scale", type=float, help="share of the counted cases' messages (1)")
     parser.add_argument("--only", choices=(STOCK, OURS, CEILING), help="one subject, to profile it")
+    parser.add_argument(
+        "--others", type=int, default=0, help="processes of other work beside, a core each (0)"
+    )
     parser.add_argument("--directory", default=None, help="where the stores are kept while it runs")
     options = parser.parse_args()
     defaults = {"turns": 3, "seconds": 10, "warm": 300, "warm_more": 60, "scale": 1.0}
@@ -255,6 +260,7 @@ def _write(results: Results, options: argparse.Namespace) -> None:
         "seconds a turn": str(options.seconds),
         "most seconds of warming": f"{options.warm}, later cases {options.warm_more}",
         "share of counted messages": str(options.scale),
+        "other processes beside": str(options.others),
         "load average at the end": f"{psutil.getloadavg()[0]:.1f}",
     }
     if options.quick:
