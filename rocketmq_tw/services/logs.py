@@ -22,8 +22,8 @@ from twisted.python.logfile import LogFile
 
 from rocketmq_tw.config.log import DEBUG, LogConfig
 from rocketmq_tw.files.posix import is_open_at
+from rocketmq_tw.interpreter import python_version
 from rocketmq_tw.services.pid_file import name_of_server
-from rocketmq_tw.services.process import python_version
 from twisted import __version__ as twisted_version
 
 log = Logger()

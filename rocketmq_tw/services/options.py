@@ -4,7 +4,8 @@ import os
 import pwd
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from importlib.metadata import version
+from typing import Any, ClassVar, NoReturn
 
 from twisted.logger import Logger
 from twisted.python import usage
@@ -22,6 +23,7 @@ from rocketmq_tw.config.properties import (
     read_json,
     read_properties,
 )
+from rocketmq_tw.interpreter import python_version
 from rocketmq_tw.services.background import tell_plainly
 from rocketmq_tw.services.logs import say_version, take_over_log
 from rocketmq_tw.services.pid_file import choose_pid_file
@@ -130,6 +132,11 @@ class ServerOptions(usage.Options):
         super().__init__()
         self._environ = environ
         self._single: list[Setting] = []
+
+    def opt_version(self) -> NoReturn:
+        """Show the versions of this package and of Python, and exit."""
+        print(f"rocketmq_tw {version('rocketmq_tw')} on Python {python_version()}")
+        sys.exit(0)
 
     def opt_set(self, text: str) -> None:
         """KEY=VALUE: Set one key, over the file; may be given several times."""

@@ -8,11 +8,9 @@ the server runs on.
 import ctypes
 import gc
 import os
-import platform
 import re
 import signal
 import sys
-import sysconfig
 from collections.abc import Callable
 from typing import Any
 
@@ -63,8 +61,6 @@ def _escaped(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()
 
 
-#: What distributions install here is built with profiles, though not by this option of configure.
-_OF_DISTRIBUTION = "/usr"
 #: Parameters of glibc's mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 #: Bytes from which a block is mapped by itself and goes back to the kernel when it is freed. Each
@@ -75,9 +71,6 @@ MAPPED_FROM = 8 << 20
 KEPT_FREE = 16 << 20
 #: Heaps that threads share. Our threads mostly hold the interpreter's lock, so two are enough.
 ARENAS = 2
-#: How much of the heap a step of PyPy's collector of garbage looks through, such as 1M: PyPy reads
-#: this variable when it starts.
-PYPY_GC_STEP = "PYPY_GC_INCREMENT_STEP"
 #: How often it is looked whether the process has grown, in seconds, and by how many bytes it has
 #: then when all that is free goes back to the kernel: that takes up to a millisecond for 3 MiB.
 TRIM_SECONDS = 5.0
@@ -284,21 +277,3 @@ class _Signals:
 
     def _stop(self, *_: object) -> None:
         self._reactor.callFromThread(self._reactor.stop)
-
-
-def python_version() -> str:
-    """Returns the version; of PyPy its own too, and whether its collector of garbage is as it
-    starts, with steps of up to 15 ms; of a CPython that was built without optimizations that:
-    servers take some sixth more CPU with it (docs/performance.md)."""
-    text = platform.python_version()
-    own = getattr(sys, "pypy_version_info", None)
-    if own is not None:
-        unset = "" if os.environ.get(PYPY_GC_STEP) else f", {PYPY_GC_STEP} is not set"
-        return f"{text} (PyPy {'.'.join(map(str, own[:3]))}{unset})"
-    return text if is_optimized() else f"{text} (built without --enable-optimizations)"
-
-
-def is_optimized() -> bool:
-    """Returns whether this Python was built with profiles, as far as it says so."""
-    options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
-    return sys.base_prefix == _OF_DISTRIBUTION or "--enable-optimizations" in options

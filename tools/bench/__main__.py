@@ -25,7 +25,7 @@ from pathlib import Path
 
 import psutil
 
-from rocketmq_tw.services.process import python_version
+from rocketmq_tw.interpreter import python_version
 from tests.support.jars import PROJECT
 from tests.support.processes import ServerFailed
 from tests.support.wait import PeerFailed

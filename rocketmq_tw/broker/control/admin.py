@@ -13,6 +13,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.tables.topics.requests import REMOVED_AT_ONCE
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.writing.cleaning import Cleaning
+from rocketmq_tw.interpreter import python_version
 from rocketmq_tw.net.changes import listed, who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -83,6 +84,7 @@ class AdminRequests:
         self._cleaning = cleaning
         self._topics = topics
         self._boot_timestamp = boot_timestamp
+        self._python = python_version()
         self._shown = shown
         self._shown_keys = shown_keys
         self._growing = growing
@@ -117,6 +119,7 @@ class AdminRequests:
             **_CAPACITIES,
             "brokerVersionDesc": "V5_3_3",
             "brokerVersion": str(VERSION_5_3_3),
+            "pythonVersion": self._python,
             "startAcceptSendRequestTimeStamp": str(
                 self._host.config.start_accept_send_request_time_stamp
             ),

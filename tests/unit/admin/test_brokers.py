@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 
 import pytest
 
@@ -33,6 +34,7 @@ def test_the_state_of_brokers(topic) -> None:
     (found,) = world.rmqadmin(f"brokerStatus -b {A} --output json").json["brokers"]
     assert (found["address"], found["error"]) == (A, None)
     assert found["status"]["brokerVersionDesc"]
+    assert found["status"]["pythonVersion"].startswith(platform.python_version())
     both = world.rmqadmin("brokerStatus -c DefaultCluster --output json").json["brokers"]
     assert [one["address"] for one in both] == [A, B]
     assert f"Name at {B}" in world.rmqadmin("brokerStatus -c DefaultCluster").out

@@ -1,7 +1,9 @@
 """The command line: what wins over what, and how a mistake ends."""
 
+import platform
 import socket
 import sys
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,17 @@ def test_defaults_of_each_server() -> None:
     assert loaded[NettyServerConfig].bind_address == "127.0.0.1"
     assert loaded[StandaloneConfig].namesrv_listen_port == 9876
     assert loaded[MessageStoreConfig].store_path_root_dir == "data/store"
+
+
+@pytest.mark.parametrize("kind", [broker.Options, namesrv.Options, proxy.Options])
+def test_the_version_is_of_this_package_and_of_python(
+    kind: type[ServerOptions], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parsed(kind, "--version")
+    assert ended.value.code == 0
+    told = f"rocketmq_tw {version('rocketmq_tw')} on Python {platform.python_version()}"
+    assert capsys.readouterr().out.startswith(told)
 
 
 def test_environment_then_file_then_single_keys_then_flags(tmp_path: Path) -> None:

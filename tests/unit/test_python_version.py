@@ -6,7 +6,7 @@ import sysconfig
 
 import pytest
 
-from rocketmq_tw.services.process import python_version
+from rocketmq_tw.interpreter import python_version
 
 
 @pytest.mark.parametrize(
