@@ -33,6 +33,7 @@ from rocketmq_tw.net.address import split_address
 from tests.support.cluster import OURS, make_broker, make_name_server
 from tests.support.controlled import ControlledGroup
 from tests.support.controllers import ControllerGroup
+from tests.support.mqadmin_cases import NEW
 from tests.support.ports import LOOPBACK
 from tests.support.processes import BrokerProcess, NameServerProcess, ServerProcess
 from tests.support.proxies import BrokerWithProxy, OurProxy
@@ -96,11 +97,13 @@ def run(
     longest_kept: float = 3.0,
     patience: int = PATIENCE,
     pause: float = 0.0,
+    kind: str = OURS,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Runs a campaign with servers under `home`; `longest_kept`: seconds for which consumers keep
     messages that are renewed. Where that is beyond the time for which they are hidden at first, the
-    last of each `patience` kills waits for such a one; `pause`: seconds between two sends."""
+    last of each `patience` kills waits for such a one; `pause`: seconds between two sends; `kind`:
+    of the brokers, for events that do not end them."""
     chance = random.Random(seed)
     began = time.monotonic()
     with ExitStack() as stack:
@@ -139,7 +142,7 @@ def run(
             broker_names = [NAME, "broker-b"] if BROKER_MOVES in events else [NAME]
             brokers = [
                 stack.enter_context(
-                    make_broker(OURS, name, home / name, name_servers, settings=settings)
+                    make_broker(kind, name, home / name, name_servers, settings=settings)
                 )
                 for name in broker_names
             ]
@@ -260,7 +263,15 @@ def main() -> int:
         default=RENEWED + 5.0,
         help="seconds for which messages are kept that are renewed",
     )
+    parser.add_argument(
+        "--brokers",
+        default=OURS,
+        choices=(OURS, NEW),
+        help="whose brokers stand behind the proxies; stock's for the event proxy alone",
+    )
     options = parser.parse_args()
+    if options.brokers != OURS and set(options.events) != {PROXY}:
+        parser.error("before stock's brokers the campaign kills proxies only")
     with tempfile.TemporaryDirectory(prefix="rmq-proxies-") as home:
         outcome = run(
             Path(home),
@@ -268,6 +279,7 @@ def main() -> int:
             seed=options.seed,
             events=options.events,
             longest_kept=options.longest_kept,
+            kind=options.brokers,
             say=lambda text: print(text, file=sys.stderr, flush=True),
         )
     print(outcome)
