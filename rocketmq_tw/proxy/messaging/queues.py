@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import randrange
 from typing import NamedTuple
 
 from twisted.internet.interfaces import IReactorTime
@@ -11,6 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from rocketmq_tw.client.routes import is_static, next_queue, publish_queues_at_brokers
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.proxy.avoided import AvoidedBrokers
+from rocketmq_tw.proxy.messaging.topic_counters import TopicCounters
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, TopicRouteData
 
@@ -47,7 +47,7 @@ class WriteQueues:
     def __init__(self, clock: IReactorTime) -> None:
         self._avoided = AvoidedBrokers(clock)
         self._known: dict[str, _Known] = {}
-        self._next = randrange(1 << 30)
+        self._counters = TopicCounters()
 
     def of(self, topic: str, route: TopicRouteData) -> Sequence[MessageQueue]:
         """Returns the queues that a route has for writing; none where no master takes messages."""
@@ -77,20 +77,17 @@ class WriteQueues:
         return queues[consistent_hash(java_hash_code(group), len(queues))]
 
     def next(self, queues: Sequence[MessageQueue], failed: str | None = None) -> MessageQueue:
-        """Returns the next queue, round robin, of a broker that did not fail lately, nor is
-        `failed`, where there is one."""
+        """Returns the next queue of a topic, round robin, of a broker that did not fail lately, nor
+        is `failed`, where there is one. `queues` are all of that topic."""
+        next_number = self._counters.of(queues[0].topic).__next__
         avoided = self._avoided.now()
         if not avoided:
-            return next_queue(queues, self._number, (failed,))
+            return next_queue(queues, next_number, (failed,))
         avoid = {failed, *avoided}
         if all(queue.broker_name in avoid for queue in queues):
             avoid = {failed}
-        return next_queue(queues, self._number, avoid)
+        return next_queue(queues, next_number, avoid)
 
     def avoid(self, broker_name: str) -> None:
         """Passes over a broker for a while, since it cannot be reached or did not answer."""
         self._avoided.add(broker_name)
-
-    def _number(self) -> int:
-        self._next += 1
-        return self._next

@@ -3,8 +3,6 @@ their receipt handles are acknowledged or their time is over."""
 
 from __future__ import annotations
 
-from itertools import count
-
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
@@ -21,6 +19,7 @@ from rocketmq_tw.proxy.messaging.receive_requests import ReceiveRequests
 from rocketmq_tw.proxy.messaging.routes import readable_brokers
 from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
 from rocketmq_tw.proxy.messaging.streams import server_stream
+from rocketmq_tw.proxy.messaging.topic_counters import TopicCounters
 from rocketmq_tw.proxy.proto.messages import (
     Code,
     ReceiveMessageRequest,
@@ -47,7 +46,7 @@ class Receiving:
         self._polls = polls
         self._delivery = delivery
         self._times = times
-        self._round_robin = count()
+        self._counters = TopicCounters()
 
     def methods(self) -> Methods:
         """Returns the methods by path."""
@@ -109,5 +108,5 @@ class Receiving:
             )
         if wanted in names:
             return [wanted]
-        first = next(self._round_robin) % len(names)
+        first = next(self._counters.of(topic)) % len(names)
         return names[first:] + names[:first]

@@ -1259,6 +1259,15 @@ class TestBrokers:
             world.receive(long_polling_timeout={"seconds": 5})
         assert sorted(name for name, _ in pops(world)) == ["broker-a", "broker-b"]
 
+    def test_in_turn_for_each_topic_whatever_is_received_of_others(self) -> None:
+        world = self.two()
+        world.brokers.add_topic("Other", {"broker-a": 1, "broker-b": 1})
+        for topic in ("Topic", "Other") * 2:
+            queue = pb.MessageQueue(topic=pb.Resource(name=topic))
+            world.receive(message_queue=queue, long_polling_timeout={"seconds": 5})
+        asked = sorted((header.topic, name) for name, header in pops(world))
+        assert asked == [(t, b) for t in ("Other", "Topic") for b in ("broker-a", "broker-b")]
+
     def test_another_one_where_one_cannot_be_reached(self) -> None:
         world = self.two()
         world.send(b"one")

@@ -147,6 +147,20 @@ def test_queues_take_turns() -> None:
     assert sorted(places) == [(name, queue_id) for name in "ab" for queue_id in range(4)]
 
 
+def test_queues_of_each_topic_take_turns_whatever_is_sent_to_others() -> None:
+    proxy = Proxy()
+    proxy.brokers.add_topic("U", {"a": 4, "b": 4}, message_type="MIXED")
+    for number in range(16):
+        proxy.send(message(topic="TU"[number % 2]))
+    for topic in "TU":
+        places = [
+            (header.broker_name, header.queue_id)
+            for header in proxy.headers
+            if header.topic == topic
+        ]
+        assert sorted(places) == [(name, queue_id) for name in "ab" for queue_id in range(4)]
+
+
 @pytest.mark.parametrize(
     ("group", "place"), [("b", ("b", 1)), ("order-1", ("a", 3)), ("order-2", ("a", 2))]
 )
