@@ -8,10 +8,10 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.types import (
     DELAY_TYPE,
     FIFO_TYPE,
-    MESSAGE_TYPE,
     MIXED_TYPE,
     NORMAL_TYPE,
     TRANSACTION_TYPE,
+    topic_type,
 )
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
@@ -38,6 +38,8 @@ from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.permissions import is_readable, is_writable
 
+#: Seconds that brokers get to say what a topic takes: Java's client gives up a route after 3 s.
+_TYPE_SECONDS = 1.0
 #: In place of a queue's id: all queues of a broker.
 _ANY_QUEUE = -1
 
@@ -77,7 +79,7 @@ class RouteQueries:
         topic = client_topic(request.topic)
         places = endpoints_for(request.endpoints, call, self._config)
         route = await self._route(topic)
-        types = _types(await self._metadata.topic(topic))
+        types = _types(await self._metadata.topic_within(topic, _TYPE_SECONDS))
         shown = _shown(request.topic)
         queues = [
             MessageQueue(
@@ -182,7 +184,7 @@ def _permission(perm: int) -> Permission:
 
 
 def _types(topic: TopicConfig | None) -> list[MessageType]:
-    if topic is None:
-        return [MessageType.MESSAGE_TYPE_UNSPECIFIED]
-    kind = (topic.attributes or {}).get(MESSAGE_TYPE, NORMAL_TYPE)
+    """Returns what clients may send to a topic: all where no broker says it, as sends are taken
+    then. Java's client refuses by itself what is not named."""
+    kind = MIXED_TYPE if topic is None else topic_type(topic.attributes)
     return _TYPES.get(kind, [MessageType.MESSAGE_TYPE_UNSPECIFIED])

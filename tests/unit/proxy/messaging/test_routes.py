@@ -29,6 +29,7 @@ from rocketmq_tw.wire.errors import RequestError
 from tests.support.proxy import FakeCall, PlayedBrokers, answer_of
 
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
+ALL_TYPES = [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION]
 
 
 def asking_for_queues(topic: Resource) -> QueryAssignmentRequest:
@@ -41,7 +42,8 @@ class World:
         self.brokers.answer(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, self._group)
         self.is_fifo = False
         config.setdefault("use_endpoint_port_from_request", True)
-        metadata = Metadata(Clock(), self.brokers)
+        self.clock = Clock()
+        metadata = Metadata(self.clock, self.brokers)
         self.methods = RouteQueries(self.brokers, metadata, ProxyConfig(**config)).methods()
 
     def _group(self, request: Any) -> Any:
@@ -54,7 +56,8 @@ class World:
         request = QueryRouteRequest(
             topic=Resource(name=topic, resource_namespace=namespace), endpoints=endpoints
         )
-        return answer_of(self.methods[SERVICE + "QueryRoute"].handler(request, FakeCall(**call)))
+        answer = self.methods[SERVICE + "QueryRoute"].handler(request, FakeCall(**call))
+        return answer_of(answer, self.clock)
 
     def assignment(self, topic: str = "T", group: str = "G") -> Any:
         request = QueryAssignmentRequest(
@@ -98,16 +101,9 @@ class TestRoute:
             ("FIFO", [MessageType.FIFO]),
             ("DELAY", [MessageType.DELAY]),
             ("TRANSACTION", [MessageType.TRANSACTION]),
-            (
-                "MIXED",
-                [
-                    MessageType.NORMAL,
-                    MessageType.FIFO,
-                    MessageType.DELAY,
-                    MessageType.TRANSACTION,
-                ],
-            ),
-            ("UNSPECIFIED", [MessageType.MESSAGE_TYPE_UNSPECIFIED]),
+            ("MIXED", ALL_TYPES),
+            ("UNSPECIFIED", ALL_TYPES),
+            ("LITE", [MessageType.MESSAGE_TYPE_UNSPECIFIED]),
         ],
     )
     def test_a_queue_says_which_messages_it_takes(self, kind: str, types: list[int]) -> None:
@@ -115,6 +111,23 @@ class TestRoute:
         world.brokers.add_topic("T", {"broker-a": 1}, message_type=kind)
         (queue,) = world.route(endpoints=asked_at("10.0.0.1", 8081)).message_queues
         assert list(queue.accept_message_types) == types
+
+    def test_all_messages_are_named_where_the_broker_cannot_be_reached(self) -> None:
+        """Sends are taken then, and Java's client sends what is named only."""
+        world = World()
+        world.brokers.add_topic("T", {"broker-a": 1}, message_type="FIFO")
+        world.brokers.gone.add("broker-a")
+        (queue,) = world.route(endpoints=asked_at("10.0.0.1", 8081)).message_queues
+        assert list(queue.accept_message_types) == ALL_TYPES
+
+    def test_a_route_does_not_wait_long_for_a_broker_that_hangs(self) -> None:
+        """Java's client waits 3 s for the whole answer."""
+        world = World()
+        world.brokers.add_topic("T", {"broker-a": 1}, message_type="FIFO")
+        world.brokers.silent.add(RequestCode.GET_TOPIC_CONFIG)
+        (queue,) = world.route(endpoints=asked_at("10.0.0.1", 8081)).message_queues
+        assert list(queue.accept_message_types) == ALL_TYPES
+        assert 1 <= world.clock.seconds() < 1.5
 
     @pytest.mark.parametrize(
         ("perm", "read", "write", "expected"),
