@@ -24,6 +24,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 #: Clients of one proxy, whose settings stay in memory. Of these and of the bytes below, hosts that
 #: have little may have some of half as much again.
 MAX_CLIENTS = 50_000
+#: Topics that one client may name.
+MAX_CLIENT_TOPICS = 4096
 #: Bytes that the settings of one client may take, and those of all.
 MAX_SETTINGS_BYTES = 256 * 1024
 MAX_ALL_SETTINGS_BYTES = 128 * 1024 * 1024

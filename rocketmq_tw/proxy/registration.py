@@ -126,8 +126,9 @@ class ClientRegistration:
 
     async def _find_brokers_of(self, client: ProxyClient) -> None:
         """Has the brokers of a client's topics be told of it."""
+        topics = client.topics
         try:
-            found = await find_brokers(self._brokers, client.topics)
+            found = await find_brokers(self._clock, self._brokers, topics)
         except RequestError as error:
             self.log.warn(
                 "client {client} is not registered with brokers: {error}",
@@ -135,7 +136,8 @@ class ClientRegistration:
                 error=error,
             )
             return
-        if not self._is_here(client):
+        if not self._is_here(client) or client.topics is not topics:
+            # Where it told other ones meanwhile their brokers are looked for too.
             return
         heartbeat = self._heartbeat(client)
         data = decode_body(HeartbeatData, heartbeat.body)

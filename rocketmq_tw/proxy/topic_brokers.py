@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rocketmq_tw.proxy.brokers import IBrokers
-from rocketmq_tw.wire.errors import RequestError
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 
-#: Topics of one client that are looked at.
-_MAX_TOPICS = 256
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.clients import MAX_CLIENT_TOPICS
+from rocketmq_tw.runtime.slices import every
+from rocketmq_tw.wire.errors import RequestError
 
 
 class TopicBrokers(NamedTuple):
@@ -21,11 +23,14 @@ class TopicBrokers(NamedTuple):
     is_complete: bool
 
 
-async def find_brokers(brokers: IBrokers, topics: Iterable[str]) -> TopicBrokers:
-    """Returns the brokers that have one of the first `_MAX_TOPICS` topics; raises `RequestError`
-    where no name server answers and none was found before."""
+async def find_brokers(
+    clock: IReactorTime, brokers: IBrokers, topics: Iterable[str]
+) -> TopicBrokers:
+    """Returns the brokers that have one of the first `MAX_CLIENT_TOPICS` topics, which are looked
+    at in several turns of the reactor where they are many; raises `RequestError` where no name
+    server answers and none was found before."""
     found: set[str] = set()
-    for topic in list(topics)[:_MAX_TOPICS]:
+    for number, topic in enumerate(list(topics)[:MAX_CLIENT_TOPICS]):
         try:
             route = await brokers.route(topic)
         except RequestError:
@@ -33,10 +38,22 @@ async def find_brokers(brokers: IBrokers, topics: Iterable[str]) -> TopicBrokers
                 raise
             return TopicBrokers(sorted(found), False)
         if route is not None:
+            before = len(found)
             found.update(data.broker_name for data in route.broker_datas)
+            if len(found) > before and _are_all(found, brokers):
+                break
+        if every(number):
+            await deferLater(clock, 0)
     return TopicBrokers(sorted(found), True)
 
 
-async def brokers_of_topics(brokers: IBrokers, topics: Iterable[str]) -> list[str]:
+async def brokers_of_topics(
+    clock: IReactorTime, brokers: IBrokers, topics: Iterable[str]
+) -> list[str]:
     """Returns the names that `find_brokers` finds."""
-    return (await find_brokers(brokers, topics)).names
+    return (await find_brokers(clock, brokers, topics)).names
+
+
+def _are_all(found: set[str], brokers: IBrokers) -> bool:
+    """Returns whether no other topic can lead to a broker that was not found."""
+    return brokers.are_told() and found.issuperset(brokers.names())

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.clients import (
+    MAX_CLIENT_TOPICS,
     MAX_SETTINGS_BYTES,
     ProxyClient,
     ProxyClients,
@@ -57,8 +58,7 @@ _LIMITS = RequestLimits(
     ),
     beside=2 * MAX_SETTINGS_BYTES,
 )
-#: Topics of one producer, and subscriptions of one consumer, which has a receive open for each.
-_MAX_TOPICS = 4096
+#: Subscriptions of one consumer, which has a receive open for each.
 _MAX_SUBSCRIPTIONS = 512
 
 #: Seconds for which a group is asked for where no broker answers.
@@ -119,7 +119,7 @@ class Telemetry:
         kind = settings.WhichOneof("pub_sub")
         if kind == "publishing":
             resources = settings.publishing.topics
-            _check_number("topics", len(resources), _MAX_TOPICS)
+            _check_number("topics", len(resources), MAX_CLIENT_TOPICS)
             topics = _topics(resources)
             return self._clients.settle(client_id, call, settings, "", topics)
         if kind == "subscription":

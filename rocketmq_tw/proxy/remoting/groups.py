@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twisted.internet.interfaces import IReactorTime
+
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.address import join_address
@@ -30,8 +32,14 @@ class ClassicGroups:
     """Asks a broker that knows the group."""
 
     def __init__(
-        self, brokers: IBrokers, clients: ClassicClients, passing: Passing, members: Members
+        self,
+        clock: IReactorTime,
+        brokers: IBrokers,
+        clients: ClassicClients,
+        passing: Passing,
+        members: Members,
     ) -> None:
+        self._clock = clock
         self._brokers = brokers
         self._clients = clients
         self._passing = passing
@@ -54,7 +62,7 @@ class ClassicGroups:
         """Answers 46: whether a client may subscribe so."""
         body = decode_request(CheckClientBody, request.body, max_values=FEW_VALUES)
         topic = "" if body.subscription_data is None else body.subscription_data.topic
-        brokers = await brokers_of_topics(self._brokers, [topic] if topic else [])
+        brokers = await brokers_of_topics(self._clock, self._brokers, [topic] if topic else [])
         if not brokers:
             # Once there is such a topic its brokers judge by themselves.
             return request.response()
@@ -63,7 +71,7 @@ class ClassicGroups:
     async def assignment(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Answers 400: the queues that a broker gives to a member."""
         body = decode_request(QueryAssignmentRequestBody, request.body, max_values=FEW_VALUES)
-        brokers = await brokers_of_topics(self._brokers, [body.topic])
+        brokers = await brokers_of_topics(self._clock, self._brokers, [body.topic])
         return await self._passing.to_any(brokers, request, self._clients.of(peer), _is_any)
 
     async def consume_directly(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -101,8 +109,8 @@ class ClassicGroups:
         # than its subscriptions' may know some of the members only.
         topic = client.groups.get(group)
         return (
-            await brokers_of_topics(self._brokers, [] if topic is None else [topic])
-            or await brokers_of_topics(self._brokers, [retry_topic(group)])
+            await brokers_of_topics(self._clock, self._brokers, [] if topic is None else [topic])
+            or await brokers_of_topics(self._clock, self._brokers, [retry_topic(group)])
             or sorted(self._brokers.names())
         )
 

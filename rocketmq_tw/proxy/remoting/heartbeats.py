@@ -117,7 +117,7 @@ class ClassicHeartbeats:
             for wanted in consumer.subscription_data_set
         )
         if not client.told_brokers:
-            client.told_brokers.update(await brokers_of_topics(self._brokers, topics))
+            client.told_brokers.update(await brokers_of_topics(self._clock, self._brokers, topics))
         elif not _is_fresh(client.searched, digest, now):
             client.searched = digest, now
             # What is not in memory counts from the next heartbeat on: this one does not wait.
@@ -129,7 +129,7 @@ class ClassicHeartbeats:
     async def _search(self, client: ClassicClient, topics: Iterable[str]) -> None:
         """Looks which brokers have got topics of a client since it was told of others."""
         try:
-            client.told_brokers.update(await brokers_of_topics(self._brokers, topics))
+            client.told_brokers.update(await brokers_of_topics(self._clock, self._brokers, topics))
         except RequestError:
             # No name server answers: the next round looks again.
             return

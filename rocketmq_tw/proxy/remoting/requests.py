@@ -76,7 +76,9 @@ class ClassicRequests:
         self._routes = ClassicRoutes(brokers, self.clients, ports, advertised)
         self._heartbeats = ClassicHeartbeats(brokers, self.clients, clock, heartbeat_sync.telling)
         self._pops = pops
-        self._groups = ClassicGroups(brokers, self.clients, self._passing, heartbeat_sync.members)
+        self._groups = ClassicGroups(
+            clock, brokers, self.clients, self._passing, heartbeat_sync.members
+        )
         self._sends = ClassicSends(brokers, self.clients, self._passing, self._targets, metadata)
         in_slices = Slices(clock)
         self._notices = OtherMemberNotices(

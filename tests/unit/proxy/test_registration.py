@@ -421,6 +421,61 @@ def test_a_broker_that_hangs_keeps_no_other_from_hearing_of_clients() -> None:
     assert len({client for name, client in heard if name == "broker-b"}) == 300
 
 
+class Producer:
+    """A proxy with one producer, before brokers that register it."""
+
+    def __init__(self) -> None:
+        self.clock, self.brokers = Clock(), PlayedBrokers()
+        self.brokers.answer(RequestCode.HEART_BEAT, lambda request: request.response())
+        clients = asked_clients(self.clock, hand_on)
+        self.clients = ProxyClients(self.clock.seconds, clients.hand_on, lambda: 1e9)
+        telling = heartbeat_sync_of(self.clock, self.brokers).telling
+        self.registration = ClientRegistration(
+            self.clock, self.brokers, self.clients, Slices(self.clock), telling
+        )
+
+    def tell(self, *topics: str) -> None:
+        """It tells its topics."""
+        settings = pb.Settings(client_type=pb.PRODUCER)
+        for topic in topics:
+            settings.publishing.topics.add().name = topic
+        self.clients.settle("p", FakeCall("p"), settings, "", topics)
+
+    def told(self) -> list[tuple[str, list[str]]]:
+        """The brokers that heard of it, with its groups."""
+        found = []
+        for asked in self.brokers.asked:
+            heartbeat = decode_body(HeartbeatData, asked.request.body)
+            groups = [each.group_name for each in heartbeat.producer_data_set]
+            found.append((asked.broker_name, groups))
+        return found
+
+
+def test_the_broker_of_a_late_topic_hears_of_a_client() -> None:
+    """Otherwise it could not ask a producer about its transactions."""
+    producer = Producer()
+    topics = [f"T{number}" for number in range(257)]
+    for topic in topics:
+        producer.brokers.add_topic(topic, {"broker-a": 4})
+    producer.brokers.add_topic(topics[-1], {"broker-b": 4})
+    producer.tell(*topics)
+    producer.clock.advance(0)
+    assert producer.told() == [("broker-a", topics), ("broker-b", topics)]
+
+
+def test_the_brokers_of_former_topics_hear_nothing() -> None:
+    """They were being looked for when the client told others."""
+    producer = Producer()
+    former = [f"T{number}" for number in range(257)]
+    for topic in former:
+        producer.brokers.add_topic(topic, {"broker-a": 4})
+    producer.brokers.add_topic("U", {"broker-b": 4})
+    producer.tell(*former)
+    producer.tell("U")
+    producer.clock.advance(0)
+    assert producer.told() == [("broker-b", ["U"])]
+
+
 def test_a_heartbeat_is_made_once_for_the_same_settings() -> None:
     """That of many subscriptions takes 10 ms; and its version is that of its subscriptions."""
     clock, brokers = Clock(), PlayedBrokers()
