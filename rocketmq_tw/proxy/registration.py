@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.broker_lines import BrokerLines
 from rocketmq_tw.proxy.brokers import IBrokers, unseen_groups
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
@@ -76,6 +77,8 @@ class ClientRegistration:
         self._in_slices = in_slices
         self._other_proxies = telling
         self._now_ms = now_ms
+        self._said_refused = BrokerLines(clock)
+        self._said_untold = BrokerLines(clock)
         self._heartbeats: dict[ProxyClient, _Heartbeat] = {}
         self._kept_bytes = 0
         #: Clients whose brokers are to be found.
@@ -220,18 +223,19 @@ class ClientRegistration:
         return self._clients.get(client.client_id) is client
 
     def _registered(self, answer: RemotingCommand, name: str) -> None:
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code != ResponseCode.SUCCESS and self._said_refused.is_due(name):
             self.log.warn(
                 "broker {name} does not register a client: {why}", name=name, why=answer.remark
             )
 
     def _not_registered(self, failure: Failure, name: str) -> None:
         failure.trap(RemotingError, RequestError)
-        self.log.info(
-            "broker {name} cannot be told of a client: {why}",
-            name=name,
-            why=failure.getErrorMessage(),
-        )
+        if self._said_untold.is_due(name):
+            self.log.info(
+                "broker {name} cannot be told of a client: {why}",
+                name=name,
+                why=failure.getErrorMessage(),
+            )
 
 
 def _as_json(settings: Settings) -> str | None:

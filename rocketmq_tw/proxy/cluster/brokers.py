@@ -16,6 +16,7 @@ from rocketmq_tw.client.name_servers import NameServers
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.net.interfaces import IPeer, IRemotingClient
+from rocketmq_tw.proxy.broker_lines import BrokerLines
 from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient
 from rocketmq_tw.proxy.cluster.departures import Departures
 from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
@@ -60,8 +61,9 @@ class ClusterBrokers:
         self._lanes = Lanes(config.max_connections_per_broker)
         self._lanes.unseen_changed.add(self._unseen_changed)
         self.unseen_changed = Listeners[str]("brokers see other members of a group")
+        self._said_untold = BrokerLines(clock)
         self._warned = LogThrottleByKey[str](_WARN_SECONDS, _MOST_WARNED)
-        self._departures = Departures(self._lanes, self._ask_over_lane)
+        self._departures = Departures(clock, self._lanes, self._ask_over_lane)
         self._connections: list[IRemotingClient] = []
 
     def start(self) -> None:
@@ -132,14 +134,7 @@ class ClusterBrokers:
                 told = self._connection(broker_name, request, client).send_oneway(address, request)
             except RequestError:
                 told = fail()
-        return told.addErrback(
-            lambda failure: log.info(
-                "broker {name} is not sent request {code}: {error}",
-                name=broker_name,
-                code=request.code,
-                error=failure.getErrorMessage(),
-            )
-        )
+        return told.addErrback(self._not_told, broker_name, request.code)
 
     def enter(
         self,
@@ -266,6 +261,15 @@ class ClusterBrokers:
         if address is None:
             return fail(ConnectError(broker_name, "no name server knows this broker"))
         return self._lane(lane).request(address, request, _LEAVE_SECONDS)
+
+    def _not_told(self, failure: Failure, broker_name: str, code: int) -> None:
+        if self._said_untold.is_due(broker_name):
+            log.info(
+                "broker {name} is not sent request {code}: {error}",
+                name=broker_name,
+                code=code,
+                error=failure.getErrorMessage(),
+            )
 
     def _not_answered(self, failure: Failure) -> Failure:
         if failure.check(RemotingError):

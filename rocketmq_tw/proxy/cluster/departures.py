@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.broker_lines import BrokerLines
 from rocketmq_tw.proxy.cluster.lanes import Departure, Lanes
 from rocketmq_tw.proxy.memberships import unregistration_of
 from rocketmq_tw.runtime.fairness import SerialQueue
@@ -28,13 +30,15 @@ class Departures:
     """Tells each broker one after the other over each lane; a broker that hangs holds up nobody but
     itself."""
 
-    def __init__(self, lanes: Lanes, ask: AskOverLane) -> None:
+    def __init__(self, clock: IReactorTime, lanes: Lanes, ask: AskOverLane) -> None:
         self._lanes = lanes
         self._ask = ask
         self._queue: SerialQueue[tuple[str, int]] = SerialQueue()
         #: Broker name -> groups that it has not been told of.
         self._pending: Counter[str] = Counter()
         self._is_over = False
+        self._said_slow = BrokerLines(clock)
+        self._said_untold = BrokerLines(clock)
 
     def stop(self) -> None:
         """Tells no more."""
@@ -47,12 +51,13 @@ class Departures:
         for name in departure.brokers:
             count = len(departure.memberships)
             if self._pending[name] + count > MAX_PENDING:
-                log.warn(
-                    "broker {name} answers too slowly: it is not told that {client} left its"
-                    " groups",
-                    name=name,
-                    client=departure.client_id,
-                )
+                if self._said_slow.is_due(name):
+                    log.warn(
+                        "broker {name} answers too slowly: it is not told that {client} left its"
+                        " groups",
+                        name=name,
+                        client=departure.client_id,
+                    )
                 continue
             self._pending[name] += count
             self._queue.run((name, departure.lane), self._telling(name, departure))
@@ -78,13 +83,14 @@ class Departures:
             try:
                 await self._ask(name, departure.lane, request)
             except RemotingError as error:
-                log.info(
-                    "broker {name} is not told that {client} left {group!r}: {error}",
-                    name=name,
-                    client=departure.client_id,
-                    group=membership.group,
-                    error=error,
-                )
+                if self._said_untold.is_due(name):
+                    log.info(
+                        "broker {name} is not told that {client} left {group!r}: {error}",
+                        name=name,
+                        client=departure.client_id,
+                        group=membership.group,
+                        error=error,
+                    )
             except Exception:
                 log.failure(
                     "telling broker {name} that {client} left {group!r} failed",

@@ -7,9 +7,10 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rocketmq_tw.net.errors import ConnectError, RemotingError
+from rocketmq_tw.proxy.broker_lines import BrokerLines
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.messaging.popped import ACK_TIMEOUT_SECONDS, PopClient
-from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage
+from rocketmq_tw.proxy.messaging.renewed_message import Place, RenewedMessage
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messages import Code
 from rocketmq_tw.wire.errors import RequestError
@@ -49,6 +50,8 @@ class Hiding:
         self._clock = clock
         self._popped = popped
         self._clients = clients
+        self._said_refused = BrokerLines(clock)
+        self._said_failed = BrokerLines(clock)
 
     async def renew(self, message: RenewedMessage, invisible_ms: int) -> HidingError | None:
         """Hides a message as `hide` does, and waits longer for the answer: until others may have
@@ -59,24 +62,14 @@ class Hiding:
         self, message: RenewedMessage, invisible_ms: int, seconds: float = ACK_TIMEOUT_SECONDS
     ) -> HidingError | None:
         """Hides a message from now on, while nothing else is asked about it; returns what it failed
-        with, which is logged. The broker gets so many seconds."""
+        with, of which the log has a line about its broker now and then. The broker gets so many
+        seconds."""
         message.is_busy = True
         try:
             await self._hide(message, invisible_ms, seconds)
         except (StatusError, RequestError, RemotingError) as error:
             message.failures += 1
-            if is_for_good(error):
-                _log.info(
-                    "the message at {place} is hidden no more: {error}",
-                    place=message.place,
-                    error=error,
-                )
-            else:
-                _log.warn(
-                    "the message at {place} is not hidden anew: {error}",
-                    place=message.place,
-                    error=error,
-                )
+            self._say(message.place, error)
             return error
         finally:
             message.set_idle()
@@ -127,6 +120,17 @@ class Hiding:
         message.handle = handle
         message.hidden_until = self._now() + invisible_ms
         message.is_uncertain = False
+
+    def _say(self, place: Place, error: HidingError) -> None:
+        if is_for_good(error):
+            if self._said_refused.is_due(place.broker_name):
+                _log.info(
+                    "the message at {place} is hidden no more: {error}", place=place, error=error
+                )
+        elif self._said_failed.is_due(place.broker_name):
+            _log.warn(
+                "the message at {place} is not hidden anew: {error}", place=place, error=error
+            )
 
     def _patience(self, message: RenewedMessage) -> float:
         """Returns how many seconds a broker gets to answer: where an answer is missed, nobody knows

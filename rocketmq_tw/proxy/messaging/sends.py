@@ -19,6 +19,7 @@ from rocketmq_tw.client.message import SendResult, SendStatus
 from rocketmq_tw.client.preparing import send_command
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RemotingError, RequestTimeout
+from rocketmq_tw.proxy.broker_lines import BrokerLines
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import TopicTypes, no_route
@@ -87,6 +88,7 @@ class Sends:
         self._types = types
         self._outgoing = outgoing
         self._queues = WriteQueues(clock)
+        self._said = BrokerLines(clock)
         #: When a route was asked for after a refusal.
         self._looked_at = -inf
 
@@ -158,11 +160,13 @@ class Sends:
                 elif outgoing.group or not _may_help(error, queues, failed):
                     self._look_anew(outgoing.prepared.topic)
                     raise
-                _log.info(
-                    "a message to {topic} is sent again: {error}",
-                    topic=outgoing.prepared.topic,
-                    error=error,
-                )
+                if self._said.is_due(failed):
+                    _log.info(
+                        "a message to {topic} is sent again, as {broker} did not take it: {error}",
+                        topic=outgoing.prepared.topic,
+                        broker=failed,
+                        error=error,
+                    )
         raise AssertionError("the last try returns or raises")
 
     def _look_anew(self, topic: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.cluster import departures as departures_module
@@ -24,7 +26,7 @@ class Told:
 
     def __init__(self) -> None:
         self.lanes = Lanes(8)
-        self.departures = Departures(self.lanes, self._ask)
+        self.departures = Departures(Clock(), self.lanes, self._ask)
         self.groups: dict[str, list[Membership]] = {"broker-a": [], "broker-b": []}
         self.open: dict[str, list[Deferred[RemotingCommand]]] = {"broker-a": [], "broker-b": []}
 
@@ -99,6 +101,36 @@ def test_what_a_broker_that_hangs_is_to_be_told_is_bounded(
         told.leave(client)
     told.answer_all("broker-a")
     assert 50 < len(told.groups["broker-a"]) <= 101
+
+
+def test_of_a_broker_that_is_not_told_the_log_has_one_line_for_all_groups() -> None:
+    told = Told()
+    client = FakeClient("a")
+    told.enter(client)
+    with capturedLogs() as events:
+        told.leave(client)
+        for name, waiting in told.open.items():
+            while waiting:
+                waiting.pop().errback(RequestTimeout(name, 35, 3.0))
+    assert [len(groups) for groups in told.groups.values()] == [len(GROUPS), len(GROUPS)]
+    lines = [str(formatEvent(event)) for event in events]
+    assert sorted(line.split()[1] for line in lines) == sorted(told.groups)
+    assert all("is not told that a left" in line for line in lines)
+
+
+def test_of_a_broker_that_hangs_the_log_has_one_line_for_all_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(departures_module, "MAX_PENDING", 100)
+    told = Told()
+    with capturedLogs() as events:
+        for number in range(10):
+            client = FakeClient(str(number))
+            told.enter(client)
+            told.leave(client)
+    lines = [str(formatEvent(event)) for event in events]
+    assert sorted(line.split()[1] for line in lines) == sorted(told.groups)
+    assert all("answers too slowly" in line for line in lines)
 
 
 def test_a_proxy_that_stops_tells_no_more() -> None:

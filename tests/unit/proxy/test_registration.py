@@ -9,10 +9,12 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 
 import rocketmq_tw.proxy.registration as module
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.proxy.broker_lines import SAY_BROKER_AGAIN_SECONDS
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
@@ -463,6 +465,26 @@ def test_the_broker_of_a_late_topic_hears_of_a_client() -> None:
     assert producer.told() == [("broker-a", topics), ("broker-b", topics)]
 
 
+@pytest.mark.parametrize("how", ["gone", "refuses"])
+def test_of_a_broker_that_registers_no_client_the_log_has_a_line_now_and_then(how: str) -> None:
+    """It is told of each client every 20 s."""
+    producer = Producer()
+    producer.brokers.add_topic("T", {"broker-a": 4, "broker-b": 4})
+    if how == "gone":
+        producer.brokers.gone |= {"broker-a", "broker-b"}
+    else:
+        producer.brokers.answer(
+            RequestCode.HEART_BEAT, lambda request: request.response(ResponseCode.SYSTEM_BUSY)
+        )
+    for _ in range(2):
+        with capturedLogs() as events:
+            for _ in range(20):
+                producer.tell("T")
+        lines = [str(formatEvent(event)) for event in events]
+        assert [line.split()[1] for line in lines] == ["broker-a", "broker-b"]
+        producer.clock.advance(SAY_BROKER_AGAIN_SECONDS)
+
+
 def test_the_brokers_of_former_topics_hear_nothing() -> None:
     """They were being looked for when the client told others."""
     producer = Producer()
@@ -547,6 +569,19 @@ def test_heartbeats_of_many_clients_are_made_again(monkeypatch: pytest.MonkeyPat
 
 def hand_on(client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
     raise AssertionError("no broker asks")
+
+
+def test_of_a_broker_that_is_not_told_the_log_has_a_line_now_and_then(site: Site) -> None:
+    """Classic clients may name any, as often as they like."""
+    for _ in range(2):
+        with capturedLogs() as events:
+            for name in ("x", "y") * 20:
+                site.brokers.tell(name, RemotingCommand.request(RequestCode.HEART_BEAT))
+        assert [str(formatEvent(event))[:25] for event in events] == [
+            "broker x is not sent requ",
+            "broker y is not sent requ",
+        ]
+        site.pass_time(SAY_BROKER_AGAIN_SECONDS + 1)
 
 
 def test_a_client_whose_topics_nobody_has_takes_no_place(site: Site) -> None:

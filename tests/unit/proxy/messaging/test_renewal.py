@@ -620,6 +620,41 @@ class TestLimits:
         assert len(world.brokers.asked) == 1000
 
 
+class TestLog:
+    @pytest.mark.parametrize(
+        ("code", "said"),
+        [
+            (ResponseCode.SYSTEM_BUSY, "is not hidden anew"),
+            (ResponseCode.NO_MESSAGE, "is hidden no more"),
+        ],
+    )
+    def test_of_a_broker_that_does_not_hide_messages_there_is_a_line_now_and_then(
+        self, code: int, said: str
+    ) -> None:
+        """There is none of each message."""
+        world = World()
+        world.brokers.add_topic("T", {"broker-a": 1, "broker-b": 1})
+        world.brokers.answer(
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME, lambda request: request.response(code)
+        )
+        for offset in range(100):
+            world.add(handle_of(offset, broker=f"broker-{'ab'[offset % 2]}"))
+        with capturedLogs() as events:
+            world.clock.advance(50)
+            world.clock.pump([1] * 9)
+        assert len(world.hides()) >= 100
+        lines = sorted(str(formatEvent(event)) for event in events)
+        assert len(lines) == 2
+        assert all(said in line for line in lines)
+        assert "broker-a" in lines[0] and "broker-b" in lines[1]
+        world.clock.advance(1)
+        with capturedLogs() as events:
+            for offset in range(100, 200):
+                world.add(handle_of(offset, EPOCH + 60_000))
+            world.clock.advance(50)
+        assert len(events) == 1
+
+
 class TestClaimsThatFail:
     def test_an_acknowledged_message_stays_so_when_a_second_request_fails(self) -> None:
         world = World()

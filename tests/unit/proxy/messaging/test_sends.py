@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.message.batch import decode_batch
 from rocketmq_tw.message.compression import CompressionType, compression_flag, decompress
@@ -14,6 +15,7 @@ from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RequestTimeout
 from rocketmq_tw.net.protocol import as_deferred
+from rocketmq_tw.proxy.broker_lines import SAY_BROKER_AGAIN_SECONDS
 from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.transaction_ids import parse_transaction_id
@@ -258,6 +260,22 @@ def test_a_refusal_is_tried_elsewhere_and_told(code: int, shown: int, tries: int
     assert len(response.entries) == 0
     assert len(proxy.names) == tries
     assert all(one != other for one, other in zip(proxy.names, proxy.names[1:], strict=False))
+
+
+def test_the_log_says_of_each_broker_now_and_then_that_messages_are_sent_again() -> None:
+    proxy = Proxy()
+    proxy.brokers.answer(
+        RequestCode.SEND_MESSAGE_V2, lambda request: request.response(ResponseCode.SYSTEM_BUSY)
+    )
+    for _ in range(2):
+        with capturedLogs() as events:
+            for _ in range(20):
+                proxy.send(message())
+        lines = sorted(str(formatEvent(event)) for event in events)
+        assert len(lines) == 2
+        assert "a message to T is sent again, as a did not take it: " in lines[0]
+        assert "as b did not take it" in lines[1]
+        proxy.clock.advance(SAY_BROKER_AGAIN_SECONDS)
 
 
 def test_a_broker_that_is_gone_costs_one_try() -> None:
