@@ -40,7 +40,7 @@ class Receiver(NamedTuple):
     wanted: WantedMessages
     #: So often a message is delivered before it is a dead letter.
     max_attempts: int
-    #: Whether its messages are hidden until the client is done with them.
+    #: Whether its messages are hidden until the client is done with them, where there is room.
     renews: bool
 
     def has_gone(self, clients: ProxyClients) -> bool:
@@ -83,6 +83,8 @@ class Delivery:
             reason = "no message matches the filter" if messages else "no new message"
             call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))
             return
+        takes = self._renewal.takes
+        answer.renews = answer.renews and takes(receiver.client_id, len(answer.left))
         if answer.renews:
             for message in answer.left:
                 self._renewal.add(
@@ -208,7 +210,7 @@ class _Answer:
         self.receiver = receiver
         #: Whether there was no room for it.
         self.is_refused = False
-        #: Not for a caller that is gone: its messages come back.
+        #: Not for a caller that is gone, whose messages come back, nor beyond the limits.
         self.renews = receiver.renews and not call.is_over
         self.left = deque(messages)
         self.handles = [message.handle for message in messages]

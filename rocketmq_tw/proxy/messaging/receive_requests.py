@@ -64,9 +64,8 @@ class ReceiveRequests:
         topic = client_topic(request.message_queue.topic)
         group = client_group(request.group)
         wanted = await self._expressions.wanted(request.filter_expression, call)
-        renews = (
-            request.auto_renew and self._config.enable_proxy_auto_renew and self._renewal.has_room()
-        )
+        may_renew = request.auto_renew and self._config.enable_proxy_auto_renew
+        renews = may_renew and self._renewal.has_room(MAX_MESSAGES)
         config = await self._metadata.group(group, [topic])
         is_fifo, max_attempts = self._rules(client_id, config)
         header = PopMessageRequestHeader(

@@ -65,13 +65,12 @@ class Renewal:
     def __len__(self) -> int:
         return len(self._received) + self._renewing.returning
 
-    def has_room(self) -> bool:
-        """Returns whether the messages of one more receive can be renewed, whichever clients
-        have the others.
+    def has_room(self, number: int) -> bool:
+        """Returns whether so many messages more can be renewed, whichever clients have the others.
         Where not, messages are received without it, as from stock's proxies, and come again after
         their time; the log says so."""
         room = MAX_RENEWED - len(self) - self._received.left
-        if room >= MAX_MESSAGES:
+        if room >= number:
             return True
         if self._said_full.is_due(MAX_RENEWED, self._now()):
             _log.warn(
@@ -85,6 +84,11 @@ class Renewal:
     def room_of(self, client_id: str) -> int:
         """Returns how many messages more of a client can be renewed."""
         return max(0, MAX_OF_CLIENT - self._received.number_of(client_id))
+
+    def takes(self, client_id: str, number: int) -> bool:
+        """Returns whether so many messages of a client can be renewed. Receives that wait ask when
+        their messages come: others may have taken the room that there was."""
+        return number <= self.room_of(client_id) and self.has_room(number)
 
     def add(
         self, client_id: str, group: str, topic: str, handle: ReceiptHandle, retries: int

@@ -351,6 +351,27 @@ class TestRenewal:
         assert world.receive(auto_renew=True).bodies == [b"0", b"1"]
         assert world.receive(auto_renew=True).status.code == Code.TOO_MANY_REQUESTS
 
+    @pytest.mark.parametrize(
+        ("limit", "most"), [("MAX_RENEWED", renewal.MAX_MESSAGES), ("MAX_OF_CLIENT", 2)]
+    )
+    def test_receives_that_waited_for_the_same_room(
+        self, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+    ) -> None:
+        """Each saw room when it began; what is beyond it is given out as where there is none."""
+        monkeypatch.setattr(renewal, limit, most)
+        world = ReceivingWorld()
+        waiting = {"auto_renew": True, "long_polling_timeout": {"seconds": 20}}
+        receives = [world.begin(**waiting) for _ in range(most + 2)]
+        for number in range(most + 2):
+            world.send(b"%d" % number)
+        for _, done in receives:
+            world.until(done)
+        given = sorted(body for call, _ in receives for body in received(call).bodies)
+        assert given == sorted(b"%d" % number for number in range(most + 2))
+        assert len(world.renewal) == most
+        world.pass_time(65)
+        assert len(world.receive().messages) == 2
+
 
 class TestClocks:
     """A proxy's clock that is wrong, by more than a receive waits."""

@@ -600,11 +600,11 @@ class TestLimits:
         world = World()
         with capturedLogs() as events:
             world.add(handle_of(1))
-            assert world.renewal.has_room()
+            assert world.renewal.has_room(renewal.MAX_MESSAGES)
             assert events == []
             world.add(handle_of(2))
-            assert not world.renewal.has_room()
-            assert not world.renewal.has_room()
+            for _ in range(2):
+                assert not world.renewal.has_room(renewal.MAX_MESSAGES)
         (line,) = map(formatEvent, events)
         assert "2 messages are renewed for 1 clients" in line
 
