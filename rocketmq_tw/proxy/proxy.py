@@ -86,7 +86,7 @@ class Proxy:
         types = TopicTypes(metadata, config)
         expressions = Expressions(CompileBudget(reactor))
         receives = ReceiveRequests(reactor, renewal, self.clients, metadata, expressions, config)
-        delivery = Delivery(reactor, self.clients, popped, renewal, unpacking, now_ms)
+        delivery = Delivery(reactor, self.clients, popped, renewal, unpacking, times, now_ms)
         polls = Polls(reactor, brokers, popped, self.clients, config, delivery.bring_back)
         outgoing = OutgoingMessages(config, now_ms, in_thread)
         services = (

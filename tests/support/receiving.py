@@ -191,7 +191,9 @@ class ReceivingWorld:
         receives = ReceiveRequests(
             self.clock, self.renewal, self.clients, metadata, expressions, self.config
         )
-        delivery = Delivery(self.clock, self.clients, popped, self.renewal, unpacking, now_ms)
+        delivery = Delivery(
+            self.clock, self.clients, popped, self.renewal, unpacking, times, now_ms
+        )
         polls = Polls(
             self.clock, self.cluster, popped, self.clients, self.config, delivery.bring_back
         )

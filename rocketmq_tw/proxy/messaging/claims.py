@@ -88,7 +88,8 @@ class Claims:
                 "the message is delivered once more: its client had gone, its receive was cut off,"
                 " or its time was changed",
             )
-        left_ms = self._left_ms(handle)
+        # Brokers say OK to an acknowledgement that comes too late.
+        left_ms = self._times.left_ms(handle)
         if left_ms <= 0:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,
@@ -97,13 +98,3 @@ class Claims:
             )
         message = self._renewal.unrenewed(client_id, group, topic, handle, left_ms)
         return Claim(self._renewal, message)
-
-    def _left_ms(self, handle: ReceiptHandle) -> int:
-        """Returns for how many ms a message is hidden still, as far as is known here; brokers say
-        OK to an acknowledgement that comes too late."""
-        now = self._times.now_ms(handle.info.broker_name)
-        if now is None:
-            # Another proxy received it, and our time of day may differ from the broker's.
-            return handle.info.invisible_time
-        # A handle of a time when the broker's clock was ahead is good for no longer either.
-        return min(handle.visible_at - now, handle.info.invisible_time)

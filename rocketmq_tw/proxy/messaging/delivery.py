@@ -17,6 +17,7 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.expressions import WantedMessages
 from rocketmq_tw.proxy.messaging.messages import fill_message, stored_size, timestamp_of
 from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
@@ -58,6 +59,7 @@ class Delivery:
         popped: PopClient,
         renewal: Renewal,
         unpacking: Unpacking,
+        times: BrokerTimes,
         now_ms: Callable[[], int],
     ) -> None:
         self._clock = clock
@@ -65,6 +67,7 @@ class Delivery:
         self._popped = popped
         self._renewal = renewal
         self._unpacking = unpacking
+        self._times = times
         self._now_ms = now_ms
 
     async def give(self, call: ICall, receiver: Receiver, messages: list[PoppedMessage]) -> None:
@@ -93,6 +96,7 @@ class Delivery:
                     receiver.topic,
                     message.handle,
                     message.stored.reconsume_times,
+                    self._times.left_ms(message.handle),
                 )
         call.on_cut(lambda: self._cut(answer))
         try:

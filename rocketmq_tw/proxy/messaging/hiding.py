@@ -102,6 +102,7 @@ class Hiding:
     async def _hide(self, message: RenewedMessage, invisible_ms: int, seconds: float) -> None:
         place = message.place
         client = self._clients.get(message.client_id)
+        asked_at = self._now()
         try:
             handle = await self._popped.hide(
                 place.topic,
@@ -118,7 +119,8 @@ class Hiding:
                 message.is_uncertain = True
             raise
         message.handle = handle
-        message.hidden_until = self._now() + invisible_ms
+        # However late the answer comes: the broker may have hidden it at once.
+        message.hidden_until = asked_at + invisible_ms
         message.is_uncertain = False
 
     def _say(self, place: Place, error: HidingError) -> None:

@@ -58,11 +58,12 @@ class Receiving:
 
     async def receive(self, request: ReceiveMessageRequest, call: ICall) -> None:
         """Sends a status, the messages that were popped, and the time of their delivery."""
+        asked_at = self._clock.seconds()
         try:
             receiver, popped = await self._pop(request, call)
             if popped:
                 info = popped[0].handle.info
-                self._times.heard(info.broker_name, info.pop_time)
+                self._times.heard(info.broker_name, info.pop_time, asked_at)
             await self._delivery.give(call, receiver, popped)
         except Exception as error:
             call.send(ReceiveMessageResponse(status=status_of(error)))

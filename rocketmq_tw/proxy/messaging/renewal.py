@@ -91,15 +91,22 @@ class Renewal:
         return number <= self.room_of(client_id) and self.has_room(number)
 
     def add(
-        self, client_id: str, group: str, topic: str, handle: ReceiptHandle, retries: int
+        self,
+        client_id: str,
+        group: str,
+        topic: str,
+        handle: ReceiptHandle,
+        retries: int,
+        left_ms: int,
     ) -> None:
-        """Keeps a message hidden from now on; `retries` is how often it was delivered before."""
+        """Keeps a message hidden from now on, which it is for `left_ms` still; `retries` is how
+        often it was delivered before."""
         if self._renewing.is_stopped:
             return
         place = message_place(group, topic, handle)
-        message = RenewedMessage(place, handle, client_id, retries, self._now())
+        message = RenewedMessage(place, handle, client_id, retries, self._now(), left_ms)
         self._received.add(message)
-        self._renewing.begin(message, handle.info.invisible_time)
+        self._renewing.begin(message, left_ms)
 
     def deliver(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
         """Notes that a message is about to go to its client, so that the delivery counts; returns
@@ -140,10 +147,8 @@ class Renewal:
         self, client_id: str, group: str, topic: str, handle: ReceiptHandle, left_ms: int
     ) -> RenewedMessage:
         """Returns a claim of a message that is not renewed, whose handle is over in `left_ms`."""
-        message = RenewedMessage(
-            message_place(group, topic, handle), handle, client_id, 0, self._now()
-        )
-        message.handle_ends = message.hidden_until = self._now() + left_ms
+        place = message_place(group, topic, handle)
+        message = RenewedMessage(place, handle, client_id, 0, self._now(), left_ms)
         message.is_delivered = True
         message.claims = 1
         return message

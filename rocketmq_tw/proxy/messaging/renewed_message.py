@@ -36,8 +36,8 @@ def message_place(group: str, topic: str, handle: ReceiptHandle) -> Place:
 
 
 class RenewedMessage:
-    """A message that is kept hidden. `handle` is what brokers accept for it now, as far as that is
-    known."""
+    """A message that is kept hidden, and is for `left_ms` from `now`, in ms of the clock. `handle`
+    is what brokers accept for it now, as far as that is known."""
 
     __slots__ = (
         "_waiting",
@@ -62,7 +62,13 @@ class RenewedMessage:
     )
 
     def __init__(
-        self, place: Place, handle: ReceiptHandle, client_id: str, retries: int, now: int
+        self,
+        place: Place,
+        handle: ReceiptHandle,
+        client_id: str,
+        retries: int,
+        now: int,
+        left_ms: int,
     ) -> None:
         self.place = place
         self.handle = handle
@@ -74,7 +80,7 @@ class RenewedMessage:
         #: In ms of the clock: when it was received, and when it is renewed next.
         self.received_at = self.due = now
         #: In ms of the clock: when the client's handle is over, and until when it is hidden.
-        self.handle_ends = self.hidden_until = now + handle.info.invisible_time
+        self.handle_ends = self.hidden_until = now + left_ms
         self.renewals = 0
         #: How often it was not hidden, one time after the other.
         self.failures = 0

@@ -164,7 +164,7 @@ class Renewing:
             self._received.give_up(message)
         else:
             message.renewals += 1
-            self.begin(message, hidden_ms)
+            self.begin(message, message.hidden_until - self._now())
 
     def _now(self) -> int:
         return int(self._clock.seconds() * 1000)

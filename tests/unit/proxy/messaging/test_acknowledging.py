@@ -133,13 +133,31 @@ class TestAck:
         assert world.change(handle_of(third), 10).status.code == Code.INVALID_RECEIPT_HANDLE
         assert world.ack(changed.receipt_handle).status.code == Code.OK
 
-    def test_a_broker_whose_clock_is_set_is_followed(self) -> None:
+    @pytest.mark.parametrize("shift", [-3_600, -15, 15, 3_600])
+    def test_a_broker_whose_clock_is_set_is_followed(self, shift: int) -> None:
         world, _ = with_messages(1)
-        world.broker.shift_ms = -3_600_000
-        world.send(b"later")
-        (later,) = world.receive().messages
-        world.pass_time(31)
-        assert world.ack(later).status.code == Code.INVALID_RECEIPT_HANDLE
+        world.broker.shift_ms = shift * 1000
+        world.send(b"1"), world.send(b"2")
+        first, second = world.receive().messages
+        world.pass_time(29)
+        assert world.ack(first).status.code == Code.OK
+        world.pass_time(2)
+        assert world.ack(second).status.code == Code.INVALID_RECEIPT_HANDLE
+
+    def test_a_pop_whose_answer_comes_late(self) -> None:
+        """Others may have the message before its time is over that counts from then."""
+        world, _ = with_messages(1)
+        world.send(b"late")
+        hidden = {"invisible_duration": {"seconds": 10}}
+        world.brokers.late[RequestCode.POP_MESSAGE] = 6
+        (late,) = world.receive(**hidden).messages
+        world.brokers.late.clear()
+        world.pass_time(5)
+        (again,) = world.another_proxy().receive(**hidden).messages
+        assert again.body == late.body == b"late"
+        world.pass_time(2)
+        assert world.ack(late).status.code == Code.INVALID_RECEIPT_HANDLE
+        assert world.ack(again).status.code == Code.OK
 
     @pytest.mark.parametrize("ahead", [0, 40])
     def test_a_handle_of_another_proxy_goes_to_the_broker(self, ahead: int) -> None:
@@ -484,6 +502,34 @@ class TestAnswersThatComeLate:
         world.pass_time(400)
         assert world.receive(**SOON).messages == []
 
+    def test_a_renewal_hides_from_when_it_was_asked_for(self) -> None:
+        """Where the next one fails the message comes back then, not later by what its answer
+        took."""
+        world, message = renewing(renew_ahead_time_millis=20_000)
+        world.pass_time(39)
+        world.brokers.late[HIDE] = 9
+        world.pass_time(11)
+        world.brokers.late.clear()
+        world.brokers.answer(
+            HIDE, lambda request: request.response(ResponseCode.SYSTEM_BUSY, "busy")
+        )
+        world.pass_time(53)
+        assert world.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
+        assert world.receive(**SOON).bodies == [b"slow"]
+
+    def test_a_pop_is_renewed_before_others_may_have_the_message(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"first")
+        world.receive(auto_renew=True)
+        world.send(b"slow")
+        world.brokers.late[RequestCode.POP_MESSAGE] = 15
+        fields = {"auto_renew": True, "long_polling_timeout": {"seconds": 20}}
+        (message,) = world.receive(**fields).messages
+        world.brokers.late.clear()
+        world.pass_time(50)
+        assert world.receive(**SOON).messages == []
+        assert world.ack(message).status.code == Code.OK
+
     def test_a_fifo_group_does_not_wait(self) -> None:
         world, message = renewing(is_fifo=True)
         world.pass_time(45)
@@ -601,7 +647,7 @@ def test_a_handle_of_a_time_when_the_brokers_clock_was_ahead_ends_with_its_durat
     clock, brokers, times = Clock(), PlayedBrokers(), BrokerTimes(Clock())
     metadata = Metadata(clock, brokers)
     renewal = Renewal(clock, PopClient(brokers), FakeClients(), metadata, ProxyConfig())
-    times.heard("a", 1_000)
+    times.heard("a", 1_000, asked_at=0)
     handle = parse_receipt_handle("0 7200000 60000 3 0 a 0 0 4096")
     claiming = Deferred.fromCoroutine(Claims(renewal, times).claim("client", "Topic", "G", handle))
     claim = result_of(clock, claiming)

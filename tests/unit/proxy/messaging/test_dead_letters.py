@@ -79,7 +79,7 @@ class Proxy:
 @pytest.mark.parametrize("field", ["group", "topic"])
 def test_what_another_group_received_is_no_dead_letter(field: str) -> None:
     proxy = Proxy()
-    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0)
+    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0, 60_000)
     assert proxy.forward(**{field: Resource(name="Other")}) == Code.INVALID_RECEIPT_HANDLE
     assert proxy.codes == []
 
@@ -106,7 +106,7 @@ def test_a_message_is_stored_as_a_dead_letter_and_acknowledged() -> None:
 
 def test_a_renewed_message_is_acknowledged_by_its_handle_of_now() -> None:
     proxy = Proxy()
-    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0)
+    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0, 60_000)
     proxy.brokers.answer(
         RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
         lambda request: request.response(
@@ -133,7 +133,7 @@ def test_a_renewed_message_is_acknowledged_by_its_handle_of_now() -> None:
 )
 def test_what_is_no_dead_letter_is_not_acknowledged(code: int, shown: int) -> None:
     proxy = Proxy()
-    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0)
+    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0, 60_000)
     proxy.brokers.answer(
         RequestCode.CONSUMER_SEND_MSG_BACK, lambda request: request.response(code, "why")
     )
@@ -145,7 +145,7 @@ def test_what_is_no_dead_letter_is_not_acknowledged(code: int, shown: int) -> No
 
 def test_a_call_without_time_leaves_the_message_renewed() -> None:
     proxy = Proxy()
-    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0)
+    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0, 60_000)
     assert proxy.forward(call=FakeCall(deadline=0.01)) == Code.REQUEST_TIMEOUT
     assert proxy.brokers.asked == []
     proxy.brokers.answer(
@@ -160,7 +160,7 @@ def test_a_call_without_time_leaves_the_message_renewed() -> None:
 def test_an_acknowledgement_that_failed_is_tried_again_and_nothing_else(renews: bool) -> None:
     proxy = Proxy()
     if renews:
-        proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0)
+        proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0, 60_000)
     proxy.brokers.answer(ACK, RequestTimeout("a:1", ACK, 3))
     assert proxy.forward() == Code.PROXY_TIMEOUT
     proxy.brokers.answer(ACK, lambda request: request.response(ResponseCode.SYSTEM_BUSY))
@@ -191,7 +191,7 @@ def test_a_call_that_is_repeated_makes_no_second_dead_letter() -> None:
 def test_an_answer_that_comes_late_counts_for_the_call_that_is_repeated(renews: bool) -> None:
     proxy = Proxy()
     if renews:
-        proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0)
+        proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0, 60_000)
     proxy.answer_after(7.5)
     # Each waits for 3 s at most.
     assert proxy.forward() == proxy.forward() == Code.PROXY_TIMEOUT
@@ -259,7 +259,7 @@ class TestRenewalsThatGotNoAnswer:
 
     def with_lost_renewal(self) -> Proxy:
         proxy = Proxy()
-        proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0)
+        proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0, 60_000)
         proxy.brokers.answer(HIDE, RequestTimeout("a:1", HIDE, 3))
         proxy.clock.advance(51)
         proxy.brokers.asked.clear()

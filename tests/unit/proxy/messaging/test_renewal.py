@@ -75,7 +75,7 @@ class World:
 
     def add(self, handle: ReceiptHandle | None = None, client_id: str = "client") -> ReceiptHandle:
         handle = handle or handle_of()
-        self.renewal.add(client_id, "G", "T", handle, 0)
+        self.renewal.add(client_id, "G", "T", handle, 0, handle.info.invisible_time)
         return handle
 
     def hides(self) -> list[tuple[str, int]]:
