@@ -45,7 +45,7 @@ class HeartbeatSync:
         self._identity = str(identity)
         self._silence = silence
         self._now_ms = now_ms
-        self._is_used = bool(topic)
+        self.topic = topic
         self._warned = LogThrottle[None](_WARN_SECONDS)
         in_slices = Slices(clock)
         place = HeartbeatSyncTopic(clock, brokers, topic, cluster, now_ms)
@@ -61,7 +61,7 @@ class HeartbeatSync:
 
     def start(self) -> None:
         """Tells and hears from now on."""
-        if self._is_used:
+        if self.topic:
             self.telling.start()
             self._reader.start()
             self._expiring.start()

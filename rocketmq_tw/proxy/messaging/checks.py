@@ -158,6 +158,14 @@ class MessageChecks:
         self._config = config
         self._now_ms = now_ms
 
+    def topic(self, resource: Resource) -> str:
+        """Returns the topic's name as `client_topic` does; raises `StatusError` (ILLEGAL_TOPIC) for
+        the one as well by which proxies tell each other of consumers, and believe what it has."""
+        name = client_topic(resource)
+        if name == self._config.heartbeat_syncer_topic_name:
+            raise StatusError(_ILLEGAL_TOPIC, f"{name} is the topic of the proxies: use your own")
+        return name
+
     def check(self, message: Message, own: Mapping[str, str]) -> None:
         """Raises `StatusError` for a message that may not be sent, whatever its topic. `own` are
         its user's properties."""

@@ -90,7 +90,7 @@ class OutgoingMessages:
         if not messages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "no message to send: give one at least")
         resource = messages[0].topic
-        topic = client_topic(resource)
+        topic = self._checks.topic(resource)
         born_host = host_of(client)
         properties = []
         for message in messages:

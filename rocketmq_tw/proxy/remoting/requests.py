@@ -79,7 +79,9 @@ class ClassicRequests:
         self._groups = ClassicGroups(
             clock, brokers, self.clients, self._passing, heartbeat_sync.members
         )
-        self._sends = ClassicSends(brokers, self.clients, self._passing, self._targets, metadata)
+        self._sends = ClassicSends(
+            brokers, self.clients, self._passing, self._targets, metadata, heartbeat_sync.topic
+        )
         in_slices = Slices(clock)
         self._notices = OtherMemberNotices(
             clock, brokers, self.clients, heartbeat_sync.members, in_slices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
-from rocketmq_tw.message.names import REVIVE_PREFIX
+from rocketmq_tw.message.names import REVIVE_PREFIX, TIMER_TOPIC
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.types import check_message_type
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -32,7 +32,8 @@ _TYPE_SECONDS = 1.0
 
 class ClassicSends:
     """Passes messages on to brokers, and decisions to the brokers that have the half messages. With
-    `metadata` topics take messages of their type only."""
+    `metadata` topics take messages of their type only. `proxies_topic` is the one by which proxies
+    tell each other of consumers; empty without."""
 
     def __init__(
         self,
@@ -41,12 +42,14 @@ class ClassicSends:
         passing: Passing,
         targets: Targets,
         metadata: Metadata | None,
+        proxies_topic: str,
     ) -> None:
         self._brokers = brokers
         self._clients = clients
         self._passing = passing
         self._targets = targets
         self._metadata = metadata
+        self._not_for_clients = frozenset(filter(None, (TIMER_TOPIC, proxies_topic)))
 
     def handlers(self) -> dict[int, Handler]:
         """Returns the handlers by request code."""
@@ -59,12 +62,13 @@ class ClassicSends:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Sends go to the broker that they name, or that has their queue. Check points of pops are
-        none of a client's: brokers take them from a proxy as from one of their cluster."""
+        none of a client's: brokers take them from a proxy as from one of their cluster. Nor is what
+        waits for its time, which the timer puts into any topic, and what proxies believe."""
         topic = request.ext_fields.get("b" if request.code in SHORT_NAMES else "topic", "")
-        if topic.startswith(REVIVE_PREFIX):
+        if topic.startswith(REVIVE_PREFIX) or topic in self._not_for_clients:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"brokers use {topic} themselves: send to another topic",
+                f"servers use {topic} themselves: send to another topic",
             )
         client = self._clients.of(peer)
         name = named_broker(request) or client.broker_name

@@ -133,6 +133,23 @@ def test_a_send_does_not_wait_long_for_what_its_topic_takes(seconds: float | Non
     assert 0.9 < asked.timeout <= (1.05 if seconds else 2.5)
 
 
+@pytest.mark.parametrize(
+    ("key", "topic", "code"),
+    [
+        ("DefaultHeartBeatSyncerTopic", "DefaultHeartBeatSyncerTopic", Code.ILLEGAL_TOPIC),
+        ("Proxies", "Proxies", Code.ILLEGAL_TOPIC),
+        ("Proxies", "DefaultHeartBeatSyncerTopic", Code.OK),
+        ("", "DefaultHeartBeatSyncerTopic", Code.OK),
+    ],
+)
+def test_what_proxies_tell_each_other_is_none_of_a_client(key: str, topic: str, code: int) -> None:
+    proxy = Proxy(heartbeat_syncer_topic_name=key)
+    proxy.brokers.add_topic(topic, {"a": 1})
+    response = proxy.send(message(topic=topic))
+    assert response.status.code == code, response
+    assert len(proxy.headers) == (code == Code.OK)
+
+
 def test_a_namespace_is_passed_over() -> None:
     proxy = Proxy()
     sent = message()

@@ -6,6 +6,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.asked import refused
 from tests.support.classic import ClassicPort, classic_request, echo
+from tests.support.proxy import HEARTBEAT_SYNC_TOPIC
 
 DELAYED = "TIMER_DELAY_SEC\x0110\x02"
 
@@ -79,10 +80,13 @@ def test_types_are_not_looked_at_unless_that_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("typed", [False, True])
-def test_check_points_of_pops_are_none_of_a_client(typed: bool) -> None:
-    """A broker with clusterAddresses takes them from its proxies."""
+@pytest.mark.parametrize(
+    "topic", ["rmq_sys_REVIVE_LOG_DefaultCluster", "rmq_sys_wheel_timer", HEARTBEAT_SYNC_TOPIC]
+)
+def test_what_servers_tell_each_other_is_none_of_a_client(topic: str, typed: bool) -> None:
+    """A broker with clusterAddresses takes check points from its proxies, and the timer puts what
+    it has into any topic; proxies believe what their topic says of consumers."""
     port = ClassicPort(typed=typed)
-    topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
     port.brokers.add_topic(topic, {"broker-a": 8})
     for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2):
         port.brokers.answer(code, echo)
