@@ -39,6 +39,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.pop import (
     ENDS_ATTEMPT_FLAG,
+    REFUSES_MISSING_FLAG,
     UNDELIVERED_FLAG,
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
@@ -180,7 +181,7 @@ class AckRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 200151: messages of several check points are consumed; those that no queue has
-        are passed over, as in stock."""
+        are passed over, as in stock, unless the request is to be refused then."""
         body = decode_request(BatchAckMessageRequestBody, request.body, max_values=_MOST_VALUES)
         if not body.acks:
             raise RequestError(
@@ -200,17 +201,25 @@ class AckRequests:
                     f"{named} messages of one check point: name at most {MOST_OF_ONE}",
                 )
         acks: list[tuple[BatchAckMsg, int]] = []
-        taken = self._in_slices(self._take_batch(body, peer, acks))
+        refuses = request.ext_fields.get(REFUSES_MISSING_FLAG) == "true"
+        taken = self._in_slices(self._take_batch(body, peer, acks, refuses_missing=refuses))
         return taken.addCallback(lambda _: self._put_acks(acks)).addCallback(
             lambda _: request.response()
         )
 
     def _take_batch(
-        self, body: BatchAckMessageRequestBody, peer: IPeer, acks: list[tuple[BatchAckMsg, int]]
+        self,
+        body: BatchAckMessageRequestBody,
+        peer: IPeer,
+        acks: list[tuple[BatchAckMsg, int]],
+        *,
+        refuses_missing: bool,
     ) -> Iterator[None]:
         """Adds to `acks` what is to be stored, with its revive queue; `FEW_ACKS` in a step. Raises
         `RequestError` for a check point that may not be acknowledged so."""
         for number, batch in enumerate(body.acks, start=1):
+            if refuses_missing:
+                self._check_there(batch)
             ack = self._ack_of_batch(batch, body.broker_name, peer)
             if ack is not None:
                 self._check_popper(ack, batch.revive_queue_id)
@@ -308,6 +317,15 @@ class AckRequests:
         """Returns the longest invisible time in ms: what stock's timer takes, which brings a check
         point a second early."""
         return self._store_config.timer_max_delay_sec * 1000 + 1000
+
+    def _check_there(self, ack: BatchAck) -> None:
+        """Raises `RequestError` where the queue has not all messages of a check point that a batch
+        names."""
+        topic = topic_of_kind(ack.topic, ack.group, ack.retry)
+        named = list(_named_offsets(ack.start_offset, ack.bits))
+        # What lies between the first and the last is there as well.
+        for offset in (*named[:1], *named[-1:]):
+            self._checks.is_popped(topic, ack.queue_id, offset, last=1)
 
     def _ack_of_batch(
         self, ack: BatchAck, broker_name: str | None, peer: IPeer

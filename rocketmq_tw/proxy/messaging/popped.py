@@ -33,6 +33,7 @@ from rocketmq_tw.wire.errors import BodyError, RequestError
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.pop import (
     ENDS_ATTEMPT_FLAG,
+    REFUSES_MISSING_FLAG,
     UNDELIVERED_FLAG,
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
@@ -153,13 +154,15 @@ class PopClient:
         client: IProxyClient | None = None,
     ) -> None:
         """Says with one request that messages of one broker are consumed; raises as `acknowledge`
-        does where any of them is refused: then each has to be said alone."""
+        does where any of them is refused: then each has to be said alone. Stock's brokers pass over
+        what the topic has not."""
         broker_name = handles[0].info.broker_name
         check_broker(self._brokers, broker_name)
         body = BatchAckMessageRequestBody(
             broker_name=broker_name, acks=list(_batches(topic, group, handles))
         )
         request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, body=encode_body(body))
+        request.ext_fields[REFUSES_MISSING_FLAG] = "true"
         answer = await self._brokers.ask(broker_name, request, ACK_TIMEOUT_SECONDS, client)
         if answer.code != ResponseCode.SUCCESS:
             raise _refusal(answer, f"acknowledgements of {topic}")

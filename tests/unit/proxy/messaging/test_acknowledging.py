@@ -21,6 +21,7 @@ from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.proxy.proto.messages import Code
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.pop import REFUSES_MISSING_FLAG
 from tests.support.proxy import FakeCall, FakeClients, PlayedBrokers
 from tests.support.receiving import ReceivingWorld
 from tests.support.wait import result_of
@@ -266,6 +267,26 @@ class TestBatches:
             Code.OK,
             Code.OK,
         ]
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    def test_what_was_received_from_a_topic_with_more_messages(self, is_fifo: bool) -> None:
+        world, (first, *messages) = with_messages(3, is_fifo=is_fifo, enable_batch_ack=True)
+        world.broker.add_topic("Other", read_queue_nums=1, write_queue_nums=1)
+        assert world.ack(first).status.code == Code.OK
+        answer = world.ack(*messages, topic="Other")
+        codes = [entry.status.code for entry in answer.entries]
+        assert codes == [Code.INVALID_RECEIPT_HANDLE] * 2
+        assert world.ack(*messages).status.code == Code.OK
+        world.pass_time(60)
+        assert world.receive(**SOON).messages == []
+
+    def test_stocks_broker_passes_over_what_the_topic_has_not(self) -> None:
+        world, (_, *messages) = with_messages(3, enable_batch_ack=True)
+        world.broker.add_topic("Other", read_queue_nums=1, write_queue_nums=1)
+        world.brokers.unknown_fields = {REFUSES_MISSING_FLAG}
+        assert world.ack(*messages, topic="Other").status.code == Code.OK
+        world.pass_time(60)
+        assert world.receive(**SOON).bodies == [b"0", b"1", b"2"]
 
     def test_a_distance_that_needs_many_bits_is_no_batch(self) -> None:
         world, messages = with_messages(2, enable_batch_ack=True)
