@@ -17,7 +17,11 @@ from tools.bench.statistics import METRICS, OURS, STOCK, Metric, Row, Run, summa
 from tools.bench.warming import Warming
 
 _NONE = "-"
-_TITLES = {case.name: case.title for case in EVERY}
+_TITLES = {case.name: case.title for case in EVERY} | {
+    "server": "a broker",
+    "proxy": "a proxy before a broker",
+    "local-proxy": "a broker with a proxy in its process",
+}
 #: Columns of the cases that count messages: with both values, and the ratio alone.
 _VALUES, _RATIOS = ("throughput", "cpu_us"), ("p50_us", "p99_us")
 _BY_TITLE = {metric.key: metric.title for metric in METRICS}
