@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from random import randrange
 
 #: Topics that are remembered; those that are forgotten begin anew.
 _MOST_TOPICS = 10_000
 
 
 class TopicCounters:
-    """A counter for each topic. It begins with a random number: otherwise all proxies would begin
-    with the same queue."""
+    """A counter from 0 on for each topic."""
 
     def __init__(self) -> None:
         self._counters: dict[str, Iterator[int]] = {}
@@ -24,5 +22,5 @@ class TopicCounters:
         if counter is None:
             while len(self._counters) >= _MOST_TOPICS:
                 del self._counters[next(iter(self._counters))]
-            counter = self._counters[topic] = count(randrange(1 << 30))
+            counter = self._counters[topic] = count()
         return counter

@@ -224,7 +224,7 @@ class TestBroker:
         asked: list[list[bytes]] = []
         read: Any = broker.store.read_queue
 
-        def reading(*args: Any) -> Any:
+        def reading(*args: Any, **how: Any) -> Any:
             wanted = args[-1]
             asked_properties: list[bytes] = []
 
@@ -233,7 +233,7 @@ class TestBroker:
                 return bool(wanted.by_properties(properties))
 
             asked.append(asked_properties)
-            return read(*args[:-1], wanted._replace(by_properties=by_properties))
+            return read(*args[:-1], wanted._replace(by_properties=by_properties), **how)
 
         monkeypatch.setattr(broker.store, "read_queue", reading)
         assert pulled(broker) == [b"6", b"7", b"8", b"9"]

@@ -191,8 +191,8 @@ def test_the_runtime_info_has_every_key_that_stock_5_3_3_has() -> None:
         remainHowManyDataToFlush commitLogDirCapacity brokerVersionDesc
         """
     )
-    # Ours beside them: 4.9.7's spelling of getTransferredTps, half messages in wait, and why none
-    # can be stored.
+    # Ours beside them: 4.9.7's spelling of getTransferredTps, half messages in wait, why none can
+    # be stored, and the Python.
     assert shown(BrokerInMemory()).keys() == {
         *stocks,
         *LONGS,
@@ -200,6 +200,7 @@ def test_the_runtime_info_has_every_key_that_stock_5_3_3_has() -> None:
         *RATES,
         "getTransferedTps",
         "halfMessagesWaiting",
+        "pythonVersion",
         "storageFailure",
     }
 
