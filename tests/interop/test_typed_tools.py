@@ -17,6 +17,7 @@ CHEAP = {
     "bench.inprocess": "--case 1 --messages 200",
     "bench.pair": "--messages 400",
     "bench.proxy_inprocess": "--case send-4 --messages 400",
+    "bench.whole_report": "--help",
     "compare_mqadmin": "",
     "controller_sim --first": "",
     "controller_sim --seeds": "--seeds 4",

@@ -31,6 +31,7 @@ class BareClient(Closing):
         ]
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self._told: SimpleQueue[pb.TelemetryCommand | None] | None = None
+        self._answers: object = None
 
     def call(self, method: str, request: Message, answer: type[Message], timeout: float) -> Any:
         """The answer to a unary call."""
@@ -59,6 +60,8 @@ class BareClient(Closing):
             self.end_stream()
             answers.cancel()
             raise
+        # What nobody refers to any more is cancelled.
+        self._answers = answers
         answer: pb.TelemetryCommand = next(answers)
         return answer.settings
 
