@@ -57,8 +57,9 @@ LEAST, MOST = 0.3, 1.5
 PATIENCE = 10
 #: Seconds in which all comes again and is acknowledged: a renewal hides for a minute.
 DRAIN = 150.0
-#: Offsets are written often, so that little comes again after the kill of a broker.
-_SETTINGS = {"flushConsumerOffsetInterval": "500"}
+#: Offsets are written often, so that little comes again after the kill of a broker; stock's broker
+#: pops with timers only.
+_SETTINGS = {"flushConsumerOffsetInterval": "500", "timerWheelEnable": "true"}
 
 
 @dataclass

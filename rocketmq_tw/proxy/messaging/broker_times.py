@@ -53,6 +53,10 @@ class BrokerTimes:
         elif least > known.latest:
             self._ahead[broker_name] = known._replace(latest=least)
 
+    def has_heard_of(self, broker_name: str) -> bool:
+        """Returns whether the time of day of a broker is known."""
+        return broker_name in self._ahead
+
     def left_ms(self, handle: ReceiptHandle) -> int:
         """Returns for how many ms the message of a handle is hidden still, as far as is known here;
         less than 0 where that is over."""

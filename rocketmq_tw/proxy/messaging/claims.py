@@ -97,4 +97,6 @@ class Claims:
                 " ask for a longer invisible duration",
             )
         message = self._renewal.unrenewed(client_id, group, topic, handle, left_ms)
+        is_known = self._times.has_heard_of(handle.info.broker_name)
+        self._renewal.doubt(message, left_ms if is_known else 0)
         return Claim(self._renewal, message)

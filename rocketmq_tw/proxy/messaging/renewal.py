@@ -34,6 +34,8 @@ _log = Logger()
 #: Messages that are renewed, some 1 KiB each, and those of one client among them.
 MAX_RENEWED = 200_000
 MAX_OF_CLIENT = 20_000
+#: By so much another proxy may be earlier with a renewal than by our clock, in ms.
+_EARLIER_MS = 3_000
 #: Messages of one receive.
 MAX_MESSAGES = 32
 #: Until the log says again that no more can be renewed, in ms.
@@ -55,6 +57,7 @@ class Renewal:
         config: ProxyConfig,
     ) -> None:
         self._clock = clock
+        self._config = config
         self._hiding = Hiding(clock, popped, clients)
         self._received = ReceivedMessages(clock)
         self._renewing = Renewing(clock, self._hiding, self._received, clients, metadata, config)
@@ -152,6 +155,17 @@ class Renewal:
         message.is_delivered = True
         message.claims = 1
         return message
+
+    def doubt(self, message: RenewedMessage, least_ms: int) -> None:
+        """Has the handle of a claim made sure of where another proxy may have renewed the message,
+        which it may have had before it was gone: brokers say OK to a handle that is void. The
+        handle is good for `least_ms` still, or longer."""
+        config, popped = self._config, message.popped
+        is_renewable = popped.invisible_time == config.default_invisible_time_mills
+        is_due = least_ms <= config.renew_ahead_time_millis + _EARLIER_MS
+        # In order, a message keeps its handle.
+        may_be_void = is_renewable and is_due and not popped.is_orderly
+        message.is_uncertain = may_be_void and config.enable_proxy_auto_renew
 
     def is_late(self, message: RenewedMessage) -> bool:
         """Returns whether the time for which a message is hidden is over."""

@@ -367,6 +367,25 @@ class TestRenewedMessages:
         assert len(world.renewal) == 0
         assert world.receive(**SOON).messages == []
 
+    @pytest.mark.parametrize("knows_the_time", [False, True])
+    def test_what_another_proxy_has_renewed_is_not_acknowledged_by_the_former_handle(
+        self, knows_the_time: bool
+    ) -> None:
+        """The broker would say OK, and the message would come again."""
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        other = world.another_proxy()
+        if knows_the_time:
+            world.send(b"two")
+            (second,) = other.receive(**SOON).messages
+            assert other.ack(second).status.code == Code.OK
+        world.pass_time(55)
+        assert other.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(100)
+        assert world.receive(**SOON).messages == []
+
     @pytest.mark.parametrize("is_fifo", [False, True])
     def test_a_handle_is_good_at_a_proxy_that_was_killed_and_is_back(self, is_fifo: bool) -> None:
         """And for all that can be asked with it."""
@@ -692,7 +711,7 @@ def test_others_are_served_while_very_many_are_acknowledged(batches: bool, turns
     def begin(count: int) -> Deferred[Any]:
         entries = [
             pb.AckMessageEntry(
-                message_id=f"ID-{n}", receipt_handle=f"0 1000 60000 3 0 a 0 {n} 4096"
+                message_id=f"ID-{n}", receipt_handle=f"0 1000 50000 3 0 a 0 {n} 4096"
             )
             for n in range(count)
         ]
