@@ -14,7 +14,7 @@ one goes to the other proxy with its handles after each receive. Each kill falls
 the server is started again, and so on. The exit code is 1 where a promise was broken: a message
 that was sent and lost, that came again after its acknowledgement was answered with OK, or before
 the time was over for which it was hidden. While a broker is away sends may be refused, and what it
-had not written of acknowledgements may come again; that is counted.
+had not written of pops and acknowledgements may come again at any time; that is counted.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _wait_renewed(load: ProxyLoad) -> None:
 
 def _faults(load: ProxyLoad, events: Sequence[str]) -> list[str]:
     is_broker_gone = bool({BROKER, BROKER_MOVES, MASTER, LOCAL}.intersection(events))
-    faults = load.faults(excuses_refused=is_broker_gone)
+    faults = load.faults(a_broker_died=is_broker_gone)
     if {BROKER, MASTER}.intersection(events) and BROKER_MOVES not in events:
         # There is no other broker.
         return faults

@@ -80,6 +80,13 @@ class Seen:
     #: The codes of acknowledgements that were refused.
     refusals: list[int] = field(default_factory=list)
 
+    @property
+    def came_once(self) -> bool:
+        """Whether it was acknowledged when it had come once."""
+        acknowledged = self.acknowledged
+        before = [each for each in self.receives if acknowledged and each.began <= acknowledged]
+        return len(before) == 1
+
 
 class NoRoute(Exception):
     """A proxy knows no queue to receive from."""
@@ -159,10 +166,11 @@ class ProxyLoad(Closing):
         with self._lock:
             return [body for body in self.sent if not self._is_done(body)]
 
-    def faults(self, *, excuses_refused: bool = False) -> list[str]:
+    def faults(self, *, a_broker_died: bool = False) -> list[str]:
         """What breaks a promise: a message that is lost, that comes again though it was
-        acknowledged, or before the time is over for which it was hidden. `excuses_refused`: one
-        whose acknowledgement was never answered with OK may come again at any time."""
+        acknowledged, or before the time is over for which it was hidden. Where `a_broker_died` it
+        may not know of a pop that it had answered, nor of its neighbours: these messages may come
+        again at any time, and until each of their deliveries has been acknowledged."""
         found = [
             f"{body}: sent, and lost: came {len(self.seen[body].receives)} times,"
             f" acknowledgements refused with {self.seen[body].refusals}"
@@ -170,8 +178,10 @@ class ProxyLoad(Closing):
         ]
         with self._lock:
             for body, seen in self.seen.items():
-                if not excuses_refused or seen.acknowledged is not None:
-                    found += _faults_of(body, seen)
+                if not a_broker_died:
+                    found += _came_early(body, seen)
+                if not a_broker_died or seen.came_once:
+                    found += _came_after_the_end(body, seen)
         return found
 
     def duplicates(self) -> int:
@@ -327,16 +337,20 @@ class ProxyLoad(Closing):
         return False
 
 
-def _faults_of(body: str, seen: Seen) -> list[str]:
+def _came_after_the_end(body: str, seen: Seen) -> list[str]:
+    last_began = seen.receives[-1].began if seen.receives else 0.0
+    if seen.acknowledged is not None and last_began > seen.acknowledged:
+        return [f"{body}: came again after its acknowledgement was answered with OK"]
+    return []
+
+
+def _came_early(body: str, seen: Seen) -> list[str]:
     found = []
     for former, receive in pairwise(seen.receives):
         # Hidden from when the broker popped it: not before the receive began.
         after = receive.came - former.began
         if after < former.hidden - SLACK:
             found.append(f"{body}: came again after {after:.1f} s, hidden for {former.hidden}")
-    last_began = seen.receives[-1].began if seen.receives else 0.0
-    if seen.acknowledged is not None and last_began > seen.acknowledged:
-        found.append(f"{body}: came again after its acknowledgement was answered with OK")
     if seen.done is not None and seen.receives[-1] is not seen.done and not seen.unanswered:
         found.append(f"{body}: came again while the one before had it, whose handle was good")
     return found
