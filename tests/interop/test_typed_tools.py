@@ -34,6 +34,7 @@ MORE = {
     "big": "--seconds 0.1 --queues 40 --topics 10 --groups 2 --connections 20 --log-files 3"
     " --old-files 1 --brokers 3",
     "compare_dashboard": "--program --only /topic/list",
+    "busy_group": "--others 1 --seconds 2",
     "controller_campaign gap": "--rounds 1",
     "controller_campaign hand-overs": "--number 1",
     "controller_campaign matrix": "--rounds 1",
