@@ -9,7 +9,6 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Container, Sequence
-from itertools import count
 from typing import TypeVar
 
 from rocketmq_tw.client import commands, name_server_commands
@@ -34,10 +33,10 @@ from rocketmq_tw.client.routes import (
     QueueLeaders,
     address_of,
     default_topic_route,
-    next_queue,
     publish_queues,
     subscribe_queues,
 )
+from rocketmq_tw.client.topic_turns import TopicTurns
 from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import TAG_TYPE
@@ -88,7 +87,7 @@ class BlockingClient:
         self._routes: dict[str, tuple[float, TopicRouteData]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._leaders = QueueLeaders()
-        self._next_number = count().__next__
+        self._turns = TopicTurns()
 
     def __enter__(self) -> "BlockingClient":
         return self
@@ -300,9 +299,7 @@ class BlockingClient:
         )
 
     def _next_queue(self, topic: str, avoid: Container[str | None]) -> MessageQueue:
-        return next_queue(
-            self.write_queues(topic), self._next_number, avoid, self._leaders.broker_of
-        )
+        return self._turns.next_queue(self.write_queues(topic), avoid, self._leaders.broker_of)
 
     # Connections
 

@@ -1,7 +1,6 @@
 """The producer: picks a queue, sends, and tries another broker where one does not take it."""
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -18,14 +17,10 @@ from rocketmq_tw.client.preparing import (
     process_unique_ids,
     send_command,
 )
-from rocketmq_tw.client.routes import (
-    default_topic_route,
-    next_queue,
-    publish_queues,
-    queue_of_key,
-)
+from rocketmq_tw.client.routes import default_topic_route, publish_queues, queue_of_key
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.client.settings import DEFAULT_PRODUCER, ProducerSettings
+from rocketmq_tw.client.topic_turns import TopicTurns
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.net.errors import ConnectionLost, RemotingError, RequestTimeout
@@ -64,7 +59,7 @@ class Producer:
         self.session = session or Session(reactor, name_servers, tls=tls)
         self._settings = settings
         self._preparer = Preparer(process_unique_ids(), compress_over=settings.compress_over)
-        self._next_number = count(settings.first_queue).__next__
+        self._turns = TopicTurns(settings.first_queue)
         self._queues: dict[str, list[MessageQueue]] = {}
         self._forget_routes: Callable[[], None] = lambda: None
         self._is_started = False
@@ -186,7 +181,7 @@ class Producer:
                 )
                 # The route may be another one by now.
                 queues = await self._queues_for(prepared.topic)
-                target = next_queue(queues, self._next_number, failed, broker_of)
+                target = self._turns.next_queue(queues, failed, broker_of)
 
     async def _send_to(self, queue: MessageQueue, prepared: Prepared, timeout: float) -> SendResult:
         if timeout <= 0:
@@ -220,7 +215,7 @@ class Producer:
             return queue
         if selector is not None:
             return selector(queues, message)
-        return next_queue(queues, self._next_number, ())
+        return self._turns.next_queue(queues)
 
     async def _queues_for(self, topic: str) -> list[MessageQueue]:
         return self._queues.get(topic) or await self._queues_of(topic)

@@ -3,7 +3,6 @@ divides its queues among a group's members."""
 
 import random
 from collections.abc import Callable, Container, Iterable, Sequence
-from operator import attrgetter
 from typing import TypeVar
 
 from rocketmq_tw.client.errors import NoRouteError
@@ -65,21 +64,6 @@ def publish_queues_at_brokers(topic: str, route: TopicRouteData) -> list[Message
         else queue
         for queue in publish_queues(topic, route)
     ]
-
-
-def next_queue(
-    queues: Sequence[MessageQueue],
-    next_number: Callable[[], int],
-    avoid: Container[str | None],
-    broker_of: Callable[[MessageQueue], str | None] = attrgetter("broker_name"),
-) -> MessageQueue:
-    """Returns the next queue, round robin, of a broker that is not among `avoid` where there is
-    one; `next_number` counts up, `broker_of` names the broker."""
-    for _ in queues:
-        queue = queues[next_number() % len(queues)]
-        if broker_of(queue) not in avoid:
-            return queue
-    return queue
 
 
 def subscribe_queues(

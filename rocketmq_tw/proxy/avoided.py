@@ -20,11 +20,15 @@ class AvoidedBrokers:
 
     def add(self, broker_name: str) -> None:
         """Has a broker be avoided for `AVOID_SECONDS`."""
+        self._forget_over()
         self._until[broker_name] = self._clock.seconds() + AVOID_SECONDS
 
     def now(self) -> Collection[str]:
         """Returns which ones are avoided."""
         if self._until:
-            now = self._clock.seconds()
-            self._until = {name: until for name, until in self._until.items() if until > now}
+            self._forget_over()
         return self._until.keys()
+
+    def _forget_over(self) -> None:
+        now = self._clock.seconds()
+        self._until = {name: until for name, until in self._until.items() if until > now}

@@ -324,7 +324,7 @@ class AckRequests:
         topic = topic_of_kind(ack.topic, ack.group, ack.retry)
         named = list(_named_offsets(ack.start_offset, ack.bits))
         # What lies between the first and the last is there as well.
-        for offset in (*named[:1], *named[-1:]):
+        for offset in {*named[:1], *named[-1:]}:
             self._checks.is_popped(topic, ack.queue_id, offset, last=1)
 
     def _ack_of_batch(

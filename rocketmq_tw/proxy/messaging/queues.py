@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from twisted.internet.interfaces import IReactorTime
 
-from rocketmq_tw.client.routes import is_static, next_queue, publish_queues_at_brokers
+from rocketmq_tw.client.routes import is_static, publish_queues_at_brokers
+from rocketmq_tw.client.topic_turns import TopicTurns
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.proxy.avoided import AvoidedBrokers
-from rocketmq_tw.proxy.messaging.topic_counters import TopicCounters
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, TopicRouteData
 
@@ -47,7 +47,7 @@ class WriteQueues:
     def __init__(self, clock: IReactorTime) -> None:
         self._avoided = AvoidedBrokers(clock)
         self._known: dict[str, _Known] = {}
-        self._counters = TopicCounters()
+        self._turns = TopicTurns.by_chance()
 
     def of(self, topic: str, route: TopicRouteData) -> Sequence[MessageQueue]:
         """Returns the queues that a route has for writing; none where no master takes messages."""
@@ -79,14 +79,13 @@ class WriteQueues:
     def next(self, queues: Sequence[MessageQueue], failed: str | None = None) -> MessageQueue:
         """Returns the next queue of a topic, round robin, of a broker that did not fail lately, nor
         is `failed`, where there is one. `queues` are all of that topic."""
-        next_number = self._counters.of(queues[0].topic).__next__
         avoided = self._avoided.now()
         if not avoided:
-            return next_queue(queues, next_number, (failed,))
+            return self._turns.next_queue(queues, (failed,))
         avoid = {failed, *avoided}
         if all(queue.broker_name in avoid for queue in queues):
             avoid = {failed}
-        return next_queue(queues, next_number, avoid)
+        return self._turns.next_queue(queues, avoid)
 
     def avoid(self, broker_name: str) -> None:
         """Passes over a broker for a while, since it cannot be reached or did not answer."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from rocketmq_tw.client.topic_turns import TopicTurns
 from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
@@ -19,7 +20,6 @@ from rocketmq_tw.proxy.messaging.receive_requests import ReceiveRequests
 from rocketmq_tw.proxy.messaging.routes import readable_brokers
 from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
 from rocketmq_tw.proxy.messaging.streams import server_stream
-from rocketmq_tw.proxy.messaging.topic_counters import TopicCounters
 from rocketmq_tw.proxy.proto.messages import (
     Code,
     ReceiveMessageRequest,
@@ -46,7 +46,7 @@ class Receiving:
         self._polls = polls
         self._delivery = delivery
         self._times = times
-        self._counters = TopicCounters()
+        self._turns = TopicTurns.by_chance()
 
     def methods(self) -> Methods:
         """Returns the methods by path."""
@@ -109,5 +109,5 @@ class Receiving:
             )
         if wanted in names:
             return [wanted]
-        first = next(self._counters.of(topic)) % len(names)
+        first = self._turns.next_number(topic) % len(names)
         return names[first:] + names[:first]

@@ -52,7 +52,7 @@ STAYS: Mapping[str, Stays] = {
     "MetricsLog._told": Stays("what the last lines told, 200 figures of each server", 1_000),
     "Log._tail": Stays("entries of the Raft log that members may ask for", 3 * RECENT_BYTES // 64),
     "WriteQueues._known": Stays("the routes used last", 10_000),
-    "TopicCounters._counters": Stays("topics that were sent to or received from", 2 * 10_000),
+    "TopicTurns._counters": Stays("topics that were sent to or received from", 2 * 10_000),
     "_Remembered._entries": Stays("the topics and groups used last", 2 * 20_000),
     "DeadLetterForwarding._is_stored": Stays("the dead letters that were stored last", 2 * 10_000),
     "DeadLetterForwarding._is_stored[]": Stays(

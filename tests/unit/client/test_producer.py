@@ -64,6 +64,19 @@ def test_queues_take_turns(world):
     assert ids == [0, 1, 2, 3] * 2
 
 
+def test_queues_of_each_topic_take_turns_whatever_is_sent_to_others(world):
+    for topic in ("U", "V", "W"):
+        world.add_topic(topic, 4)
+    producer = world.producer()
+    # As many queues as topics: one count for all would give each topic the same queue each time.
+    found = [
+        world.run(producer.send(Message(topic, b"x"))).queue.queue_id
+        for _ in range(4)
+        for topic in ("T", "U", "V", "W")
+    ]
+    assert found[::4] == [0, 1, 2, 3]
+
+
 def test_a_chosen_queue_and_a_selector(world):
     producer = world.producer()
     queues = world.run(producer.queues("T"))
