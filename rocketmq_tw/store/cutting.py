@@ -65,7 +65,10 @@ class Cutting:
         # Where offsets are met again they do not tell any more what stood in front of a
         # deletion.
         self._removal.settle()
-        for start in [start for start in self._log.file_starts[::-1] if start > offset]:
+        # An empty file that was made ahead goes with the last one: the log never ends behind what
+        # was written.
+        ends = [start for start in self._log.file_starts if offset < start < self._log.end_offset]
+        for start in reversed(ends):
             self._end_log(start)
             yield
         # Of deletions that came in between.

@@ -115,6 +115,21 @@ def test_a_cut_takes_along_what_could_not_be_made(
     assert made(files) == [0]
 
 
+def test_a_cut_behind_a_start_ends_the_log_nowhere_behind_what_was_written() -> None:
+    """Masters are chosen by the end of their logs, also while one is cut."""
+    files = MemoryFiles()
+    store = open_store(files)
+    ends = put(store, *[make_message(bytes(300)) for _ in range(9)])
+    store.fsync()
+    store.close()
+    store = open_store(files)
+    end = store.end_offset
+    assert files.list(LOG)[-1] > f"{end:020d}"
+    assert all(store.end_offset <= end for _ in store.truncate_to(ends[1]))
+    assert store.end_offset == ends[1]
+    assert len(files.list(LOG)) == 1
+
+
 def test_a_cut_takes_it_along(files: FaultyFiles, log: CommitLog) -> None:
     write(log, 3000)
     log.fsync()
