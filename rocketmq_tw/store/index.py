@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.files.reserve import NO_DESCRIPTOR
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
 from rocketmq_tw.store.handles import Unsynced
 from rocketmq_tw.store.index_file import (
@@ -309,10 +310,12 @@ class MessageIndex:
             return
         try:
             last.fsync()
-        except OSError:
-            self.failed = True
+            self._files.sync_dir(self._directory)
+        except OSError as error:
+            # The next try would succeed, without that the disk has it.
+            if error.errno not in NO_DESCRIPTOR:
+                self.failed = True
             raise
-        self._files.sync_dir(self._directory)
 
     def _next_path(self) -> str:
         """Returns the path for a new file. Its name is the local time, or a number behind all other

@@ -76,14 +76,18 @@ def test_a_file_that_no_checkpoint_has_is_durable_before_the_next_one_is_made() 
     assert len(seen) > 3
 
 
+@pytest.mark.parametrize("operation", ["fsync", "sync_dir"])
 @pytest.mark.parametrize("errors", [1, 2])
-def test_no_checkpoint_vouches_for_a_file_that_could_not_be_synced(errors: int) -> None:
+def test_no_checkpoint_vouches_for_a_file_that_could_not_be_synced(
+    errors: int, operation: str
+) -> None:
     """The disk has lost what it was to write, and a later sync does not tell."""
     disk = FaultyFiles(MemoryFiles())
     store = open_store(disk)
     fill(store, 0, 39)
     (path,) = index_paths(store)
-    disk.faults.append(Fault("fsync", path, errno.EIO, times=errors))
+    unsynced = path if operation == "fsync" else INDEX
+    disk.faults.append(Fault(operation, unsynced, errno.EIO, times=errors))
     fill(store, 39, 80)
     for first in range(80, 140, 20):
         with suppress(StoreError):
