@@ -52,6 +52,9 @@ def _keep(files: IFiles, path: str, former: str) -> None:
             files.remove(second)
         files.link(path, second)
         files.rename(second, former)
+        with contextlib.suppress(FileNotFoundError):
+            # A name of the same file is left, as where a kill came before the new content.
+            files.remove(second)
     except OSError:
         with contextlib.suppress(OSError):
             files.remove(second)

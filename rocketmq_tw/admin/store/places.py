@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import attrs
@@ -173,27 +173,30 @@ def refuse_shared(store: Store, place: LogDirectory) -> None:
         )
     for name in sorted(os.listdir(root)):
         if name != "commitlog":
-            _refuse_link(f"{root}/{name}", root)
+            _refuse_link(f"{root}/{name}", root, ())
     for kind in ("config", "consumequeue", "consumequeue_ext", "index"):
         for directory, below, names in os.walk(f"{root}/{kind}"):
-            for name in (*below, *names):
-                _refuse_link(f"{directory}/{name}", root)
+            paths = [f"{directory}/{name}" for name in (*below, *names)]
+            for path in paths:
+                _refuse_link(path, root, paths)
     for start in store.log.starts:
         path = store.log.path(start)
         if os.path.islink(path) or os.stat(path).st_nlink > 1:
             _refuse_second_name(path)
 
 
-def _refuse_link(path: str, root: str) -> None:
+def _refuse_link(path: str, root: str, beside: Sequence[str]) -> None:
     """Ends the command where a path below `root` leads out of it, or is a file that has a second
-    name."""
+    name, but for those among the paths `beside` it: a broker that is killed as it replaces a table
+    leaves such ones."""
     if os.path.islink(path) and not _is_below(path, root):
         raise click.UsageError(
             f"{path} is a link to {os.path.realpath(path)}, where another store may use it:"
             " repair a copy (--to)"
         )
     if os.path.isfile(path) and os.stat(path).st_nlink > 1:
-        _refuse_second_name(path)
+        if os.stat(path).st_nlink > sum(os.path.samefile(path, each) for each in beside):
+            _refuse_second_name(path)
 
 
 def _refuse_second_name(path: str) -> None:

@@ -864,6 +864,18 @@ def test_a_repair_in_place_follows_no_link_out_of_the_store(
     assert bodies_of(tmp_path / "repaired") == ALL
 
 
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_repair_in_place_bears_a_table_that_a_kill_left_with_two_names(
+    is_elsewhere: bool, root: Path, tmp_path: Path, run: Run
+) -> None:
+    table = root / "config" / "consumerOffset.json"
+    table.parent.mkdir(exist_ok=True)
+    table.write_text('{"offsetTable":{}}')
+    os.link(table, tmp_path / "mine" if is_elsewhere else f"{table}.bak")
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    assert run("repair", root, "--yes").status == (2 if is_elsewhere else 0)
+
+
 @pytest.mark.parametrize("named_by", ["--log", "--log with the link", "-c"])
 def test_a_linked_log_is_repaired_in_place_where_it_is_named(
     named_by: str, root: Path, tmp_path: Path, run: Run

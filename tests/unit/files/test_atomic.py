@@ -149,6 +149,16 @@ def test_what_a_kill_left_beside_a_file_is_no_hindrance() -> None:
         assert after.read("/a/b.json.bak") == b"4\n", moment
 
 
+def test_a_kill_between_two_names_leaves_no_third_one(tmp_path: Path) -> None:
+    path, former = tmp_path / "b.json", tmp_path / "b.json.bak"
+    path.write_bytes(b"1\n")
+    former.hardlink_to(path)
+    write_atomic(PosixFiles(), str(path), b"2\n", former=str(former))
+    assert sorted(tmp_path.iterdir()) == [path, former]
+    assert (path.read_bytes(), former.read_bytes()) == (b"2\n", b"1\n")
+    assert former.stat().st_nlink == 1
+
+
 @pytest.mark.parametrize(
     "fault",
     [
