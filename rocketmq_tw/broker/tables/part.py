@@ -134,7 +134,8 @@ class Tables(Part):
         elif state.role is Role.MASTER:
             self.reconciling.lead()
             store = self._writing.store
-            self.groups.lead(self._began_at, lambda: store.dispatched_offset)
+            place = self.offsets.as_of.place
+            self.groups.lead(self._began_at, lambda: store.dispatched_offset, place)
             self._role.scope.on_end(self.groups.as_of.end)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:

@@ -53,8 +53,8 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
         #: Groups that popped in front of this place of the log are in the table, or were deleted.
         #: Not in the file, which has each group soon after its first use.
         self.as_of = LogPlace()
-        #: Places of the log at which groups may have popped that a former master made and this
-        #: table lacks.
+        #: Places of the log at which groups may have popped that a former master, or this one
+        #: before it was killed, made and this table lacks.
         self._uncopied = range(0)
         built_in = {name: SubscriptionGroupConfig(group_name=name) for name in GROUPS_AT_FIRST}
         super().__init__(file, built_in, context)
@@ -83,10 +83,12 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
             raise self._unknown(group)
         return config
 
-    def lead(self, log_end: int, now: Callable[[], int]) -> None:
+    def lead(self, log_end: int, now: Callable[[], int], offsets_place: int | None) -> None:
         """Begins a role as the master, whose log ended at `log_end` then; `now` tells as of which
-        place of the log the table is from here on."""
-        place = self.as_of.place
+        place of the log the table is from here on. At a start that is not known of before: groups
+        may be missing that popped behind the place of the groups' offsets, where a kill came before
+        they were written."""
+        place = offsets_place if self.as_of.place is None else self.as_of.place
         self._uncopied = range(log_end if place is None else place, log_end)
         self.as_of.begin(now)
 

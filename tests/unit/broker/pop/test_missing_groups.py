@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.names import pop_retry_topic
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.pops import PoppedMessage, Popper, pass_time
@@ -58,6 +59,43 @@ def test_a_group_that_a_former_master_made_gets_what_it_popped() -> None:
     (other,) = group.masters()
     found = [(message.body, message.reconsume_times) for message in popped(group, other)]
     assert sorted(found) == [(b"new", 1), (b"newer", 0)]
+
+
+def killed_with_a_group(*, was_made: bool) -> BrokerInMemory:
+    """A broker whose group popped once, and that was killed before the group was in its file;
+    or after it `was_made` long before, and deleted."""
+    files = MemoryFiles()
+    broker = BrokerInMemory(files)
+    broker.add_topic("Topic", read_queue_nums=1, write_queue_nums=1)
+    for body in (b"a", b"b"):
+        ok(broker.send(body))
+    Popper(broker, group="Other", invisible_time=HIDDEN_MS).pop(max_msg_nums=1)
+    pass_time(broker, 10)
+    path = "/store/config/subscriptionGroup.json"
+    without = files.read(path)
+    (message,) = Popper(broker, group=GROUP, invisible_time=HIDDEN_MS).pop(max_msg_nums=1)
+    assert message.body == b"a"
+    if was_made:
+        broker.groups.delete(GROUP)
+        pass_time(broker, 10)
+    after = files.kill()
+    after.open(path).pwrite(without, 0)
+    after.open(path).truncate(len(without))
+    return BrokerInMemory(after, clock=broker.clock)
+
+
+def test_a_group_that_a_killed_broker_had_not_written_gets_what_it_popped() -> None:
+    broker = killed_with_a_group(was_made=False)
+    assert GROUP not in broker.groups
+    pass_time(broker, HIDDEN_MS / 1000 + 10)
+    found = Popper(broker, group=GROUP, invisible_time=HIDDEN_MS).pop(max_msg_nums=32)
+    assert (b"a", 1) in [(message.body, message.reconsume_times) for message in found]
+
+
+def test_a_group_that_was_deleted_before_a_kill_does_not_come_back() -> None:
+    broker = killed_with_a_group(was_made=True)
+    pass_time(broker, HIDDEN_MS / 1000 + 10)
+    assert GROUP not in broker.groups
 
 
 def test_a_group_that_was_deleted_before_does_not_come_back() -> None:
