@@ -99,7 +99,7 @@ class Proxy:
             Receiving(reactor, brokers, receives, polls, delivery, times),
             Acknowledging(reactor, popped, claims, self.clients, config),
             InvisibleDurations(claims, config),
-            DeadLetters(reactor, self.clients, popped, renewal),
+            DeadLetters(reactor, self.clients, popped, claims),
             Pulling(brokers, self.clients, unpacking, expressions, reactor, config),
             OffsetCalls(brokers, self.clients),
         )

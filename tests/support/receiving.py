@@ -22,6 +22,7 @@ from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
 from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.claims import Claims
+from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.delivery import Delivery
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
@@ -201,6 +202,7 @@ class ReceivingWorld:
             **Receiving(self.clock, self.cluster, receives, polls, delivery, times).methods(),
             **Acknowledging(self.clock, popped, claims, self.clients, self.config).methods(),
             **InvisibleDurations(claims, self.config).methods(),
+            **DeadLetters(self.clock, self.clients, popped, claims).methods(),
             **Pulling(
                 self.cluster, self.clients, unpacking, expressions, self.clock, self.config
             ).methods(),
@@ -283,6 +285,16 @@ class ReceivingWorld:
             invisible_duration={"seconds": seconds},
         )
         return self.ask("ChangeInvisibleDuration", request, call)
+
+    def forward(self, message: Any) -> Any:
+        """The response of what makes a message a dead letter."""
+        request = pb.ForwardMessageToDeadLetterQueueRequest(
+            group=pb.Resource(name="G"),
+            topic=pb.Resource(name="Topic"),
+            receipt_handle=message.system_properties.receipt_handle,
+            message_id=message.system_properties.message_id,
+        )
+        return self.ask("ForwardMessageToDeadLetterQueue", request)
 
     def pass_time(self, seconds: float) -> None:
         """Lets the proxy and the broker work for so long."""

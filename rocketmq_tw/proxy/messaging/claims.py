@@ -79,9 +79,9 @@ class Claims:
     async def claim(self, client_id: str, topic: str, group: str, handle: ReceiptHandle) -> Claim:
         """Returns the message of a client's handle; raises `StatusError` (INVALID_RECEIPT_HANDLE)
         where others may have the message by now."""
-        message = await self._renewal.claim(group, topic, handle)
-        if message is not None:
-            return Claim(self._renewal, message)
+        claim = await self.find(client_id, topic, group, handle)
+        if claim is not None:
+            return claim
         if self._renewal.was_left(group, topic, handle):
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,
@@ -89,13 +89,23 @@ class Claims:
                 " or its time was changed",
             )
         # Brokers say OK to an acknowledgement that comes too late.
+        late_ms = -self._times.left_ms(handle)
+        raise StatusError(
+            Code.INVALID_RECEIPT_HANDLE,
+            f"the receipt handle expired {late_ms} ms ago, the message is delivered once more:"
+            " ask for a longer invisible duration",
+        )
+
+    async def find(
+        self, client_id: str, topic: str, group: str, handle: ReceiptHandle
+    ) -> Claim | None:
+        """Returns the message of a client's handle; None where others may have it by now."""
+        message = await self._renewal.claim(group, topic, handle)
+        if message is not None:
+            return Claim(self._renewal, message)
         left_ms = self._times.left_ms(handle)
-        if left_ms <= 0:
-            raise StatusError(
-                Code.INVALID_RECEIPT_HANDLE,
-                f"the receipt handle expired {-left_ms} ms ago, the message is delivered once more:"
-                " ask for a longer invisible duration",
-            )
+        if left_ms <= 0 or self._renewal.was_left(group, topic, handle):
+            return None
         message = self._renewal.unrenewed(client_id, group, topic, handle, left_ms)
         is_known = self._times.has_heard_of(handle.info.broker_name)
         self._renewal.doubt(message, left_ms if is_known else 0)

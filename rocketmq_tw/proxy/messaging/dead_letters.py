@@ -8,13 +8,12 @@ from twisted.logger import Logger
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of, client_topic
-from rocketmq_tw.proxy.messaging.claims import Claim, handle_of
+from rocketmq_tw.proxy.messaging.claims import Claims, handle_of
 from rocketmq_tw.proxy.messaging.dead_letter_forwarding import DeadLetterForwarding, GivenUp
 from rocketmq_tw.proxy.messaging.hiding import is_for_good
 from rocketmq_tw.proxy.messaging.methods import in_time, path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
-from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.proto.messages import (
     Code,
@@ -38,12 +37,12 @@ class DeadLetters:
         clock: IReactorTime,
         clients: ProxyClients,
         popped: PopClient,
-        renewal: Renewal,
+        claims: Claims,
     ) -> None:
         self._clock = clock
         self._clients = clients
         self._popped = popped
-        self._renewal = renewal
+        self._claims = claims
         self._forwarding = DeadLetterForwarding(popped)
 
     def methods(self) -> Methods:
@@ -61,12 +60,11 @@ class DeadLetters:
     ) -> ForwardMessageToDeadLetterQueueResponse:
         topic, group = client_topic(request.topic), client_group(request.group)
         given_up = GivenUp(topic, group, _handle(request.receipt_handle))
-        renewed = await self._renewal.claim(group, topic, given_up.handle)
-        if renewed is None:
-            # Also one that others may have by now: its consumer asks until it is told of success.
+        claim = await self._claims.find(client_id_of(call), topic, group, given_up.handle)
+        if claim is None:
+            # Others may have it by now: its consumer asks until it is told of success.
             await self._store_and_acknowledge(given_up, given_up.handle, request.message_id, call)
         else:
-            claim = Claim(self._renewal, renewed)
             try:
                 await claim.make_sure()
                 await self._store_and_acknowledge(given_up, claim.handle, request.message_id, call)

@@ -23,6 +23,8 @@ from rocketmq_tw.proxy.proto.messages import Code
 #: Messages that are not renewed and remembered since a change of their time got no answer, or its
 #: client none.
 _MOST_DOUBTED = 10_000
+#: Messages that clients are done with and that are remembered, late in their time only.
+_MOST_SETTLED = 10_000
 
 
 class ReceivedMessages:
@@ -35,6 +37,7 @@ class ReceivedMessages:
         self._of_client: dict[str, dict[Place, RenewedMessage]] = {}
         self._of_handle: dict[ExtraInfo, RenewedMessage] = {}
         self._left = LeftMessages[RenewedMessage]()
+        self._settled = LeftMessages[RenewedMessage]()
 
     def __len__(self) -> int:
         """How many are renewed."""
@@ -134,6 +137,16 @@ class ReceivedMessages:
         """Forgets all of a message, with which its client is done."""
         self._left.discard(message)
         self.remove(message)
+
+    def remember_settled(self, message: RenewedMessage) -> None:
+        """Remembers that a client is done with a message as long as its handle is not over, where
+        there are not too many."""
+        if len(self._settled) < _MOST_SETTLED:
+            self._settled.add(message, self._now())
+
+    def was_settled(self, message: RenewedMessage) -> bool:
+        """Returns whether a client is known to be done with this delivery of a message."""
+        return self._settled.get(message.delivery, self._now()) is not None
 
     def take_client(self, client_id: str) -> Iterator[RenewedMessage]:
         """Returns the messages of a client, which counts no more; each is found until it is

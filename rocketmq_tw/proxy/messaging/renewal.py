@@ -36,6 +36,8 @@ MAX_RENEWED = 200_000
 MAX_OF_CLIENT = 20_000
 #: By so much another proxy may be earlier with a renewal than by our clock, in ms.
 _EARLIER_MS = 3_000
+#: So long after an acknowledgement, in ms, its client may repeat it, not having got the answer.
+_REPEATED_MS = 30_000
 #: Messages of one receive.
 MAX_MESSAGES = 32
 #: Until the log says again that no more can be renewed, in ms.
@@ -159,13 +161,20 @@ class Renewal:
     def doubt(self, message: RenewedMessage, least_ms: int) -> None:
         """Has the handle of a claim made sure of where another proxy may have renewed the message,
         which it may have had before it was gone: brokers say OK to a handle that is void. The
-        handle is good for `least_ms` still, or longer."""
+        handle is good for `least_ms` still, or longer. One that this proxy is done with is not
+        doubted: its client may not have got the answer, and brokers hide no message that was
+        acknowledged."""
+        message.is_uncertain = self._may_be_void(message, least_ms) and not (
+            self._received.was_settled(message)
+        )
+
+    def _may_be_void(self, message: RenewedMessage, least_ms: int) -> bool:
         config, popped = self._config, message.popped
         is_renewable = popped.invisible_time == config.default_invisible_time_mills
         is_due = least_ms <= config.renew_ahead_time_millis + _EARLIER_MS
         # In order, a message keeps its handle.
         may_be_void = is_renewable and is_due and not popped.is_orderly
-        message.is_uncertain = may_be_void and config.enable_proxy_auto_renew
+        return may_be_void and config.enable_proxy_auto_renew
 
     def is_late(self, message: RenewedMessage) -> bool:
         """Returns whether the time for which a message is hidden is over."""
@@ -200,6 +209,8 @@ class Renewal:
         message.claims -= 1
         message.is_left = False
         self._received.settle(message)
+        if self._may_be_void(message, message.handle_ends - self._now() - _REPEATED_MS):
+            self._received.remember_settled(message)
 
     def give_back(self, message: RenewedMessage) -> None:
         """Ends a claim that came to nothing; the renewals go on."""
@@ -209,7 +220,7 @@ class Renewal:
         elif message.is_left:
             if message.claims == 0:
                 self._renewing.bring_back(message)
-        elif message.is_uncertain:
+        elif message.is_uncertain or message.has_another_handle:
             self.remember(message)
 
     def remember(self, message: RenewedMessage) -> None:

@@ -28,6 +28,7 @@ from tests.support.wait import result_of
 
 SOON = {"long_polling_timeout": {"seconds": 5}}
 NONSENSE = "nonsense"
+ACK, HIDE = RequestCode.ACK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME
 
 
 def with_messages(count: int = 3, **config: Any) -> tuple[ReceivingWorld, list[Any]]:
@@ -36,6 +37,17 @@ def with_messages(count: int = 3, **config: Any) -> tuple[ReceivingWorld, list[A
     for number in range(count):
         world.send(b"%d" % number)
     return world, world.receive().messages
+
+
+def with_messages_to_the_end(count: int, **config: Any) -> tuple[ReceivingWorld, list[Any]]:
+    """A world, and messages that are not renewed, hidden for as long as renewed ones at first: their
+    handles are over in 5 s, and another proxy may have renewed them."""
+    world = ReceivingWorld(**config)
+    for number in range(count):
+        world.send(b"%d" % number)
+    messages = world.receive(invisible_duration={"seconds": 60}).messages
+    world.pass_time(55)
+    return world, messages
 
 
 def handle_of(message: Any) -> str:
@@ -386,6 +398,70 @@ class TestRenewedMessages:
         world.pass_time(100)
         assert world.receive(**SOON).messages == []
 
+    @pytest.mark.parametrize("error", [RequestTimeout("a:1", ACK, 3), ConnectionLost("a", "lost")])
+    def test_a_handle_that_was_made_sure_of_outlasts_a_broker_that_does_not_answer(
+        self, error: Exception
+    ) -> None:
+        """The client has the former handle still, which is void."""
+        world, (message,) = with_messages_to_the_end(1)
+        world.brokers.answer(ACK, error)
+        assert world.ack(message).status.code != Code.OK
+        world.brokers.answers_itself(ACK)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(100)
+        assert world.receive(**SOON).messages == []
+
+    @pytest.mark.parametrize("spoilt_by", ["a bad handle", "the broker", "one only"])
+    def test_one_bad_entry_of_a_batch_spoils_no_doubted_one(self, spoilt_by: str) -> None:
+        world, messages = with_messages_to_the_end(2, enable_batch_ack=True)
+        if spoilt_by == "a bad handle":
+            messages.append(replaced(handle_of(messages[0]), revive=12345))
+        elif spoilt_by == "one only":
+            messages.append(replaced(handle_of(messages.pop()), queue=77))
+        else:
+            batch = RequestCode.BATCH_ACK_MESSAGE
+            world.brokers.answer(batch, lambda asked: asked.response(ResponseCode.SYSTEM_ERROR))
+        answer = world.ack(*messages)
+        good = [isinstance(message, pb.Message) for message in messages]
+        assert [entry.status.code == Code.OK for entry in answer.entries] == good
+        world.pass_time(100)
+        left = [] if spoilt_by != "one only" else [b"1"]
+        assert world.receive(**SOON).bodies == left
+
+    @pytest.mark.parametrize("renews", [False, True])
+    @pytest.mark.parametrize("first_at", [20, 40, 55])
+    def test_a_late_acknowledgement_may_be_repeated(self, first_at: int, renews: bool) -> None:
+        """As by a client that did not get the answer."""
+        world = ReceivingWorld()
+        world.send(b"one")
+        hidden = {"auto_renew": True} if renews else {"invisible_duration": {"seconds": 60}}
+        (message,) = world.receive(**hidden).messages
+        world.pass_time(first_at)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(57 - first_at)
+        if first_at > 20:
+            assert world.ack(message).status.code == Code.OK
+        world.pass_time(100)
+        assert world.receive(**SOON).messages == []
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    def test_what_another_proxy_has_renewed_is_no_dead_letter_by_the_former_handle(
+        self, is_fifo: bool
+    ) -> None:
+        world = ReceivingWorld(is_fifo=is_fifo)
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        other = world.another_proxy()
+        world.pass_time(55)
+        # In order, the handle stays good.
+        wanted = Code.OK if is_fifo else Code.INVALID_RECEIPT_HANDLE
+        assert other.forward(message).status.code == wanted
+        if not is_fifo:
+            assert world.forward(message).status.code == Code.OK
+        assert len(world.broker.consume("%DLQ%G")) == 1
+        world.pass_time(100)
+        assert world.receive(**SOON).messages == []
+
     @pytest.mark.parametrize("is_fifo", [False, True])
     def test_a_handle_is_good_at_a_proxy_that_was_killed_and_is_back(self, is_fifo: bool) -> None:
         """And for all that can be asked with it."""
@@ -452,9 +528,6 @@ class TestRenewedMessages:
         for _ in range(10):
             world.pass_time(10)
             assert other.receive(**SOON).messages == []
-
-
-HIDE = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
 
 
 def renewing(**config: Any) -> tuple[ReceivingWorld, Any]:

@@ -6,6 +6,8 @@ from twisted.internet.task import Clock, deferLater
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
+from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
@@ -45,7 +47,10 @@ class Proxy:
         popped = PopClient(self.brokers)
         metadata = Metadata(self.clock, self.brokers)
         self.renewal = Renewal(self.clock, popped, clients, metadata, ProxyConfig())
-        self.service = DeadLetters(self.clock, clients, popped, self.renewal)
+        times = BrokerTimes(self.clock)
+        times.heard("a", POPPED, asked_at=0)
+        claims = Claims(self.renewal, times)
+        self.service = DeadLetters(self.clock, clients, popped, claims)
 
     def forward(self, handle: str = HANDLE, call: FakeCall | None = None, **fields: Any) -> int:
         """The code of the response."""

@@ -9,6 +9,8 @@ from twisted.internet.defer import Deferred, fail
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectionLost
 from rocketmq_tw.proxy.brokers import IProxyClient
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
+from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
 from rocketmq_tw.proxy.messaging.popped import Poll, PopClient, PoppedMessage
@@ -77,7 +79,8 @@ class Proxy(SendingProxy):
         clients = FakeClients()
         popped = PopClient(brokers)
         renewal = Renewal(clock, popped, clients, self.metadata, ProxyConfig())
-        self.methods.update(DeadLetters(clock, clients, popped, renewal).methods())
+        claims = Claims(renewal, BrokerTimes(clock))
+        self.methods.update(DeadLetters(clock, clients, popped, claims).methods())
 
     def entries(self, *messages: Message) -> Any:
         """The entries of a response to a send that says OK."""
