@@ -4,7 +4,7 @@ that brokers ask them, and tools see them. Other proxies are told of them too.""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.broker_lines import BrokerLines
 from rocketmq_tw.proxy.brokers import IBrokers, unseen_groups
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
@@ -125,13 +126,22 @@ class ClientRegistration:
         return self._in_slices(steps())
 
     def _register(self, client: ProxyClient) -> None:
-        self._searching.add(client, lambda: Deferred.fromCoroutine(self._find_brokers_of(client)))
+        self._searching.add(
+            client,
+            lambda: Deferred.fromCoroutine(self._find_brokers_of(client)),
+            host_of(client.address),
+        )
 
     async def _find_brokers_of(self, client: ProxyClient) -> None:
         """Has the brokers of a client's topics be told of it."""
         topics = client.topics
+
+        def is_wanted() -> bool:
+            # Where it told other ones meanwhile their brokers are looked for too.
+            return self._is_here(client) and client.topics is topics
+
         try:
-            found = await find_brokers(self._clock, self._brokers, topics)
+            found = await find_brokers(self._clock, self._brokers, topics, is_wanted)
         except RequestError as error:
             self.log.warn(
                 "client {client} is not registered with brokers: {error}",
@@ -139,15 +149,15 @@ class ClientRegistration:
                 error=error,
             )
             return
-        if not self._is_here(client) or client.topics is not topics:
-            # Where it told other ones meanwhile their brokers are looked for too.
+        if not is_wanted():
             return
         heartbeat = self._heartbeat(client)
         data = decode_body(HeartbeatData, heartbeat.body)
-        self._tell_other_proxies(client, data, heartbeat)
+        groups = [each.group_name for each in data.consumer_data_set]
         if found.is_complete and not found.names:
             # Topics need not exist: its groups would fill a connection that others need.
             self._brokers.forget(client)
+            self._tell_other_proxies(client, data, heartbeat, ())
             return
         try:
             self._brokers.enter(
@@ -159,7 +169,10 @@ class ClientRegistration:
                 client=client.client_id,
                 error=error,
             )
+            self._tell_other_proxies(client, data, heartbeat, groups)
             return
+        unseen = unseen_groups(self._brokers, client, groups)
+        self._tell_other_proxies(client, data, heartbeat, unseen)
         for name in found.names:
             self._telling[name].add(client, partial(self._tell, name, client, heartbeat.body))
 
@@ -192,8 +205,13 @@ class ClientRegistration:
             self._kept_bytes -= len(dropped.body)
 
     def _tell_other_proxies(
-        self, client: ProxyClient, data: HeartbeatData, heartbeat: _Heartbeat
+        self,
+        client: ProxyClient,
+        data: HeartbeatData,
+        heartbeat: _Heartbeat,
+        unseen: Collection[str],
     ) -> None:
+        """Tells them of a consumer, and in which of its groups brokers do not see it."""
         if not data.consumer_data_set:
             self._other_proxies.gone(client)
             return
@@ -203,9 +221,7 @@ class ClientRegistration:
             data.consumer_data_set,
             heartbeat.digest,
             lambda _: _as_json(heartbeat.settings),
-            unseen_groups(
-                self._brokers, client, [each.group_name for each in data.consumer_data_set]
-            ),
+            unseen,
         )
 
     def _tell(self, name: str, client: ProxyClient, body: bytes) -> Deferred[None] | None:

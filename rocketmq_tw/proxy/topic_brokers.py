@@ -3,7 +3,7 @@ group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from twisted.internet.interfaces import IReactorTime
@@ -17,18 +17,21 @@ from rocketmq_tw.wire.errors import RequestError
 
 class TopicBrokers(NamedTuple):
     """The names of the brokers that have topics; without all of them where no name server answered
-    any more."""
+    any more, or they were not wanted any more."""
 
     names: list[str]
     is_complete: bool
 
 
 async def find_brokers(
-    clock: IReactorTime, brokers: IBrokers, topics: Iterable[str]
+    clock: IReactorTime,
+    brokers: IBrokers,
+    topics: Iterable[str],
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> TopicBrokers:
     """Returns the brokers that have one of the first `MAX_CLIENT_TOPICS` topics, which are looked
-    at in several turns of the reactor where they are many; raises `RequestError` where no name
-    server answers and none was found before."""
+    at in several turns of the reactor where they are many, for as long as they are wanted; raises
+    `RequestError` where no name server answers and none was found before."""
     found: set[str] = set()
     for number, topic in enumerate(list(topics)[:MAX_CLIENT_TOPICS]):
         try:
@@ -44,6 +47,8 @@ async def find_brokers(
                 break
         if every(number):
             await deferLater(clock, 0)
+            if not is_wanted():
+                return TopicBrokers(sorted(found), False)
     return TopicBrokers(sorted(found), True)
 
 

@@ -266,30 +266,32 @@ class SerialRoundRobin(Generic[K]):
 
 
 class FewAtOnce(Generic[K]):
-    """Does work for things that are due, for `limit` of them at the same time, in the order in
-    which they became due. New work for a thing that still waits replaces its old work."""
+    """Does work for things that are due, for `limit` of them at the same time: for one thing of
+    each source after the other, for those of a source in the order in which they became due. New
+    work for a thing that still waits replaces its old work."""
 
     log = Logger()
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._due: dict[K, Callable[[], Any]] = {}
+        #: By source.
+        self._due: dict[Hashable, dict[K, Callable[[], Any]]] = {}
         self._under_way = 0
         self._is_looping = False
 
     def __len__(self) -> int:
         """Returns how many things wait for their turn."""
-        return len(self._due)
+        return sum(map(len, self._due.values()))
 
     @property
     def is_busy(self) -> bool:
         """Whether something waits or is under way."""
         return bool(self._due) or self._under_way > 0
 
-    def add(self, thing: K, work: Callable[[], Any]) -> None:
+    def add(self, thing: K, work: Callable[[], Any], source: Hashable = None) -> None:
         """Has `work` called, now or when its turn comes; it may return a Deferred. A failure is
-        logged."""
-        self._due[thing] = work
+        logged. A thing has one source."""
+        self._due.setdefault(source, {})[thing] = work
         self._go_on()
 
     def clear(self) -> None:
@@ -303,8 +305,13 @@ class FewAtOnce(Generic[K]):
         self._is_looping = True
         try:
             while self._due and self._under_way < self._limit:
-                thing = next(iter(self._due))
-                work = self._due.pop(thing)
+                source = next(iter(self._due))
+                mine = self._due.pop(source)
+                thing = next(iter(mine))
+                work = mine.pop(thing)
+                if mine:
+                    # Behind the others.
+                    self._due[source] = mine
                 self._under_way += 1
                 maybeDeferred(work).addBoth(self._ended, thing)
         finally:

@@ -54,6 +54,11 @@ class ClassicClient:
         self.registered: dict[str, tuple[bytes, float]] = {}
         self._transactions: OrderedDict[str, str] = OrderedDict()
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether its connection is there still."""
+        return self._peer.connected
+
     def ask(self, request: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
         """Hands on a request of a broker, as `IProxyClient` says."""
         if request.code not in ASKED_OF_CLIENTS:

@@ -12,18 +12,19 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
 
 from rocketmq_tw.message import names
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.brokers import IBrokers, unseen_groups
 from rocketmq_tw.proxy.heartbeat_sync.records import REMOTING, Origin
 from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
 from rocketmq_tw.proxy.memberships import groups_of_heartbeat, groups_of_unregistration
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
 from rocketmq_tw.proxy.remoting.passing import answer_to, pass_on
-from rocketmq_tw.proxy.topic_brokers import brokers_of_topics
+from rocketmq_tw.proxy.topic_brokers import brokers_of_topics, find_brokers
+from rocketmq_tw.runtime.fairness import FewAtOnce
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import (
     MAX_GROUPS_PER_PEER,
@@ -41,8 +42,8 @@ ROUND = 5.0
 #: Seconds that a broker gets: clients wait 3 s for the answer, whichever broker hangs.
 BROKER_TIMEOUT = 2.0
 MAX_NAME_LENGTH = 255
-
-log = Logger()
+#: Clients whose brokers are looked for at the same time.
+_SEARCHES = 16
 
 
 class ClassicHeartbeats:
@@ -55,6 +56,8 @@ class ClassicHeartbeats:
         self._clients = clients
         self._clock = clock
         self._telling = telling
+        #: Clients whose brokers are looked for anew.
+        self._searching = FewAtOnce[ClassicClient](_SEARCHES)
         clients.gone.add(telling.gone)
 
     async def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -121,20 +124,29 @@ class ClassicHeartbeats:
         elif not _is_fresh(client.searched, digest, now):
             client.searched = digest, now
             # What is not in memory counts from the next heartbeat on: this one does not wait.
-            Deferred.fromCoroutine(self._search(client, topics))
+            self._searching.add(
+                client,
+                lambda: Deferred.fromCoroutine(self._search(client, topics)),
+                host_of(client.address),
+            )
         if not client.told_brokers:
             return sorted(self._brokers.names())
         return sorted(client.told_brokers | client.named_brokers)
 
     async def _search(self, client: ClassicClient, topics: Iterable[str]) -> None:
-        """Looks which brokers have got topics of a client since it was told of others."""
+        """Looks which brokers have got topics of a client since it was told of others, until it is
+        gone or has told other topics."""
+        searched = client.searched
+
+        def is_wanted() -> bool:
+            return client.is_connected and client.searched == searched
+
         try:
-            client.told_brokers.update(await brokers_of_topics(self._clock, self._brokers, topics))
+            found = await find_brokers(self._clock, self._brokers, topics, is_wanted)
+            client.told_brokers.update(found.names)
         except RequestError:
             # No name server answers: the next round looks again.
             return
-        except Exception:
-            log.failure("brokers of {client}'s topics are not found", client=client.client_id)
 
     async def _ask_all(
         self, broker_names: Iterable[str], request: RemotingCommand, client: ClassicClient

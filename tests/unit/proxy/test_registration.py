@@ -361,6 +361,33 @@ def test_other_proxies_are_told_of_consumers() -> None:
     registration.stop()
 
 
+@pytest.mark.parametrize("has_room", [True, False])
+def test_other_proxies_are_told_at_once_of_a_consumer_that_brokers_do_not_see(
+    has_room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the last connection to them has another one of its group already."""
+    clock, brokers = Clock(), PlayedBrokers()
+    brokers.add_topic("Topic", {"broker-a": 4})
+    brokers.answer(RequestCode.HEART_BEAT, lambda request: request.response())
+    sync, unseen = heartbeat_sync_of(clock, brokers), []
+
+    def enter(client: ProxyClient, *_: Any) -> None:
+        if not has_room:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, "no connection has room")
+        brokers.hidden["g"] = [client]
+
+    monkeypatch.setattr(brokers, "enter", enter)
+    monkeypatch.setattr(sync.telling, "heard", lambda *told: unseen.append(set(told[-1])))
+    clients = ProxyClients(clock.seconds, asked_clients(clock, hand_on).hand_on, lambda: 1e9)
+    ClientRegistration(clock, brokers, clients, all_steps, sync.telling)
+    settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
+    settings.subscription.group.name = "g"
+    settings.subscription.subscriptions.add().topic.name = "Topic"
+    clients.settle("c", FakeCall("c"), settings, "g", ["Topic"])
+    clock.advance(0)
+    assert unseen == [{"g"}]
+
+
 def test_beyond_the_last_connection_brokers_see_one_of_them() -> None:
     site = Site(is_local=False, lanes=2)
     for client_id in ("a", "b", "c"):

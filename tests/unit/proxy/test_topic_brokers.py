@@ -60,6 +60,15 @@ def test_all_topics_count_and_others_have_their_turn_meanwhile(brokers: Brokers)
     assert max(after - before for before, after in pairwise(seen)) == 200
 
 
+def test_no_further_topics_are_looked_at_once_the_client_is_gone(brokers: Brokers) -> None:
+    clock, is_here = Clock(), True
+    search = find_brokers(clock, brokers, list(brokers.routes), lambda: is_here)
+    found = Deferred.fromCoroutine(search)
+    is_here = False
+    assert answer_of(found, clock) == (["a"], False)
+    assert len(brokers.looked_at) == 200
+
+
 def test_no_further_topics_are_looked_at_once_all_brokers_are_found(brokers: Brokers) -> None:
     brokers.add_topic("T2", {"b": 1, "a": 1})
     assert answer_of(finding(Clock(), brokers)) == (["a", "b"], True)

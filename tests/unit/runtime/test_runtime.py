@@ -688,6 +688,26 @@ def test_a_few_things_are_worked_on_at_once() -> None:
     assert len(begun) == 4
 
 
+def test_a_source_with_much_work_leaves_others_their_turn() -> None:
+    few, begun = FewAtOnce[str](1), []
+
+    def work(name: str) -> Deferred[None]:
+        begun.append((name, Deferred[None]()))
+        return begun[-1][1]
+
+    for number in range(100):
+        few.add(f"a{number}", partial(work, f"a{number}"), "a")
+    few.add("b0", partial(work, "b0"), "b")
+    few.add("c0", partial(work, "c0"), "c")
+    few.add("b1", partial(work, "b1"), "b")
+    assert len(few) == 102
+    for _, done in begun:
+        done.callback(None)
+        if len(begun) == 7:
+            break
+    assert [name for name, _ in begun] == ["a0", "a1", "b0", "c0", "a2", "b1", "a3"]
+
+
 def test_work_that_ends_at_once_uses_no_stack() -> None:
     few, first, done = FewAtOnce[int](1), Deferred[None](), []
     assert not few.is_busy

@@ -205,6 +205,29 @@ def test_heartbeats_do_not_wait_for_name_servers(
     assert port.asked_names() == ["broker-a", "broker-b", "broker-c"]
 
 
+def test_a_client_that_tells_other_topics_again_and_again_has_few_looked_for(
+    port: ClassicPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Deferred[TopicRouteData | None]] = []
+
+    def route(topic: str) -> Deferred[TopicRouteData | None]:
+        asked.append(Deferred())
+        return asked[-1]
+
+    port.ask(heartbeat("G"))
+    with monkeypatch.context() as patched:
+        patched.setattr(port.brokers, "route", route)
+        for number in range(1_000):
+            assert port.ask(heartbeat("G", topic=f"T{number}")).code == ResponseCode.SUCCESS
+        assert 0 < len(asked) < 20
+        port.peer.close("it is gone")
+        before = len(asked)
+        for each in asked[:before]:
+            each.callback(None)
+        # Those that are under way end with the piece that they are at.
+        assert len(asked) < 2 * before + 2
+
+
 def test_a_route_more_takes_no_broker_away(port: ClassicPort) -> None:
     port.ask(heartbeat("G"))
     take_route(port, "Other")
