@@ -14,8 +14,9 @@ _MOST_TOPICS = 10_000
 
 
 class TopicTurns:
-    """Counts up for each topic from `first` on: a number by chance spreads what many processes, or
-    many starts of one, ask for first."""
+    """Counts up for each topic, for the first one from `first` on and for each further one from the
+    next number: a number by chance spreads what many processes, or many starts of one, ask for
+    first."""
 
     def __init__(self, first: int = 0) -> None:
         self._first = first
@@ -51,4 +52,6 @@ class TopicTurns:
             while len(self._counters) >= _MOST_TOPICS:
                 del self._counters[next(iter(self._counters))]
             counter = self._counters[topic] = count(self._first)
+            # Few messages of each of many topics are spread too.
+            self._first += 1
         return counter

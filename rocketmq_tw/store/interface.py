@@ -317,7 +317,7 @@ class IMessageStore(Interface):
         """Returns whole records from a queue offset on, up to `max_bytes` and `MOST_ANSWER_BYTES`;
         at least one where one is there. Damaged ones are left out; without `check_fresh` a body is
         taken to be what it was where this process stored it among the newest 256 MiB, which memory
-        has still."""
+        mostly has still: for readers that compare its CRC themselves."""
 
     def read_log(offset: int, size: int) -> bytes:
         """Returns raw log bytes for replication; never past the end of a file."""

@@ -61,8 +61,8 @@ class ReadLimits:
 class QueueRecords:
     """Reads records from `log`, and with checkCRCOnRead looks whether they are what was stored:
     those that are not are given to nobody. Bodies that this process made, of the newest
-    `fresh_bytes` of the log, come from no disk that could have spoilt them: their CRC, which is
-    a tenth to two fifths of a read on PyPy, by machine, is not compared."""
+    `fresh_bytes` of the log, are mostly in memory still, where no disk has spoilt them: their CRC,
+    which is a tenth to two fifths of a read on PyPy, by machine, is not compared."""
 
     def __init__(self, config: MessageStoreConfig, log: ILog) -> None:
         self.log = log
