@@ -344,6 +344,8 @@ def _decode_binary(frame: Frame) -> RemotingCommand:
 def _decode_fields(data: bytes, position: int, end: int) -> dict[str, str]:
     short_at, int_at = _SHORT.unpack_from, _INT.unpack_from
     fields: dict[str, str] = {}
+    # Counted as they come: those of one name replace each other.
+    left = MAX_FIELDS
     while position < end:
         name_start = position + 2
         name_end = name_start + short_at(data, position)[0]
@@ -351,8 +353,9 @@ def _decode_fields(data: bytes, position: int, end: int) -> dict[str, str]:
         position = value_start + int_at(data, name_end)[0]
         if not name_start <= name_end < value_start <= position <= end:
             raise WireError(f"a field's length does not fit the fields that end at byte {end}")
-        if len(fields) >= MAX_FIELDS:
+        if not left:
             raise WireError(f"a header of more than {MAX_FIELDS} fields")
+        left -= 1
         fields[data[name_start:name_end].decode()] = data[value_start:position].decode()
     return fields
 

@@ -6,7 +6,7 @@ Format: docs/formats/bodies.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from rocketmq_tw.wire.errors import WireError
@@ -21,7 +21,7 @@ MAX_NUMBER_KEYS = 4_096
 def read(text: str, *, has_references: bool) -> Any:
     """Returns the value in `text`; raises `WireError` where fastjson could not read it."""
     value = _Reader(text).document()
-    return _resolve(value) if has_references else value
+    return _resolve(value, _STEPS_OF_CHARACTER * len(text)) if has_references else value
 
 
 _SPACE = re.compile(r"[ \t\r\n\f\b]*")
@@ -169,27 +169,31 @@ _STEP = re.compile(r"\.((?:\\.|[^.\[\\])+)|\[([0-9]{1,9})\]")
 _NUMBER_STEP = re.compile(r"-?[0-9]{1,19}")
 #: References multiply what a small text stands for; past this many values it is refused.
 _MAX_REFERENCED = 100_000
+#: Values that are looked at to follow references, for each character of a text.
+_STEPS_OF_CHARACTER = 4
 
 
-def _resolve(root: Any) -> Any:
+def _resolve(root: Any, most_steps: int) -> Any:
     """Returns `root` with each `{"$ref": path}` replaced by what the path names.
 
     A reference to one of its own ancestors would make a circle, which no body has: it becomes
-    None, as does one that leads nowhere or to values with references yet to resolve.
+    None, as does one that leads nowhere or to values with references yet to resolve. Raises
+    `WireError` where they stand for too much, or more than `most_steps` values would be looked at.
     """
     referenced = 0
+    sizes = _Sizes(most_steps)
 
     def target(path: object, ancestors: tuple[int, ...]) -> Any:
         nonlocal referenced
         found = _follow(root, path)
         if id(found) in ancestors:
             return None
-        for value in _walk(found):
-            if _is_reference(value):
-                return None
-            referenced += 1
-            if referenced > _MAX_REFERENCED:
-                raise WireError("JSON whose references stand for too much")
+        size = sizes.of(found)
+        if size is None:
+            return None
+        referenced += size
+        if referenced > _MAX_REFERENCED:
+            raise _too_much()
         return found
 
     def visit(value: Any, ancestors: tuple[int, ...]) -> Any:
@@ -222,15 +226,40 @@ def _follow(root: Any, path: object) -> Any:
     return value
 
 
-def _walk(value: Any) -> Iterator[Any]:
-    """Yields `value` and all in it; what is shared comes as often as it stands."""
-    yield value
-    if isinstance(value, dict) and not _is_reference(value):
-        value = value.values()
-    elif not isinstance(value, list):
-        return
-    for item in value:
-        yield from _walk(item)
+class _Sizes:
+    """How many values stand in others, each of which is looked at once."""
+
+    def __init__(self, most_steps: int) -> None:
+        self._steps_left = most_steps
+        #: By `id`, of lists and objects without references: nothing in these is replaced any more.
+        self._known: dict[int, int] = {}
+
+    def of(self, value: Any) -> int | None:
+        """Returns how many values stand in one, itself among them, what is shared as often as it
+        stands; None where a reference does. Raises `WireError` where that takes too long."""
+        known = self._known.get(id(value))
+        if known is not None:
+            return known
+        size, left = 0, [value]
+        while left:
+            each = left.pop()
+            if _is_reference(each):
+                return None
+            size += 1
+            if isinstance(each, dict):
+                left += each.values()
+            elif isinstance(each, list):
+                left += each
+            self._steps_left -= 1
+            if self._steps_left < len(left):
+                raise _too_much()
+        if isinstance(value, dict | list):
+            self._known[id(value)] = size
+        return size
+
+
+def _too_much() -> WireError:
+    return WireError("JSON whose references stand for too much")
 
 
 def _is_reference(value: object) -> bool:

@@ -142,6 +142,15 @@ def test_more_fields_than_any_header_has_are_refused(serialization):
         decode_command(frame)
 
 
+def test_fields_of_one_name_are_counted_too():
+    command = RemotingCommand(1, ext_fields={"": ""}, serialization=SerializeType.ROCKETMQ)
+    (frame,) = FrameDecoder().feed(encode_command(command))
+    fields = bytes(6) * (MAX_FIELDS + 1)
+    header = frame.header[:-10] + len(fields).to_bytes(4) + fields
+    with pytest.raises(WireError, match="more than 65536"):
+        decode_command(Frame(frame.serialization, header, b""))
+
+
 def test_a_long_header_has_to_be_strict():
     remark = "\\n" * MAX_TOLERANT_HEADER
     assert read('{"code":34,"remark":"%s"}' % remark).code == 34  # noqa: UP031

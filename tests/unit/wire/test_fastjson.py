@@ -1,5 +1,6 @@
 """The dialect's reader and writer; what is taken and refused is what stock's fastjson does."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_tw.wire import fastjson
+from rocketmq_tw.wire import fastjson, fastjson_reader
 from rocketmq_tw.wire.bodies.base import (
     DIALECT_REQUEST_BYTES,
     REQUEST_BARE_KEYS,
@@ -158,6 +159,25 @@ def test_references_that_multiply_are_refused():
         levels[f"a{level}"] = [{"$ref": f"$.a{level - 1}"}] * 10
     with pytest.raises(WireError, match="stand for too much"):
         fastjson.loads(json.dumps(levels).encode())
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [("1", "1"), ('{"$ref":"$.r"}', "1"), ("1", '{"$ref":"$.r"}')]
+)
+@pytest.mark.parametrize("nesting", [1, 60])
+def test_references_cost_no_more_than_their_text(nesting, first, last, monkeypatch):
+    looked_at = []
+    is_reference = fastjson_reader._is_reference
+    monkeypatch.setattr(
+        fastjson_reader, "_is_reference", lambda each: looked_at.append(1) or is_reference(each)
+    )
+    ones = "[" * nesting + f"{first}," + "1," * 900 + last + "]" * nesting
+    text = '{"r":[' + ",".join(['{"$ref":"$.a"}'] * 95) + f'],"a":{ones}}}'
+    found = []
+    with contextlib.suppress(WireError):
+        found = fastjson.loads(text.encode())["r"]
+    assert found in ([], [None] * 95, [json.loads(ones)] * 95)
+    assert len(looked_at) < 6 * len(text)
 
 
 @pytest.mark.parametrize("item", [b"[],", b"{},", b"0,", b'"",'])
