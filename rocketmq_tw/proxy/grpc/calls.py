@@ -33,6 +33,8 @@ from rocketmq_tw.runtime.scope import Scope
 MOST_QUEUED = 1024 * 1024
 #: What a call costs beside its message, roughly.
 CALL_OVERHEAD = 4096
+#: What each header of a call costs beside its texts, roughly.
+_HEADER_OVERHEAD = 160
 #: Seconds within which a request is complete.
 REQUEST_SECONDS = 60.0
 
@@ -91,7 +93,7 @@ class Call:
     ) -> None:
         """Raises `MemoryRefused` where the server has no room for it."""
         #: Bytes that the call holds beside its messages.
-        self._opened = CALL_OVERHEAD + sum(map(len, metadata.values()))
+        self._opened = CALL_OVERHEAD + _size_of(metadata)
         stream.hold(_REQUEST, self._opened)
         self._clock = clock
         self._observe = observe
@@ -350,6 +352,11 @@ class Call:
         self._is_cut = True
         if self._cut is not None:
             self._cut.end()
+
+
+def _size_of(metadata: Mapping[str, str]) -> int:
+    texts = sum(map(len, metadata)) + sum(map(len, metadata.values()))
+    return texts + _HEADER_OVERHEAD * len(metadata)
 
 
 def too_much_in_flight() -> GrpcError:

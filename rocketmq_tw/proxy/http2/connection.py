@@ -398,6 +398,8 @@ class Http2Connection(Protocol):
             stream = self._waiting.pop(stream_id, None)
             if stream is not None:
                 stream.go_on()
+                # What many send together may fill the transport, which says so then.
+                self.flush()
         self.flush()
 
     def _go_away(self, code: ErrorCodes, why: bytes) -> None:

@@ -478,6 +478,36 @@ def test_nothing_is_read_from_a_client_that_does_not_read(service: Service) -> N
     assert server.used == 0
 
 
+@pytest.mark.parametrize("grown_by", ["settings", "a window"])
+def test_many_streams_that_may_send_at_once_stop_where_the_client_does_not_read(
+    service: Service, grown_by: str
+) -> None:
+    server = served(service)
+    stream_window = 0 if grown_by == "settings" else 2**31 - 1
+    client = server.connect(lambda: Http2Client({SettingCodes.INITIAL_WINDOW_SIZE: stream_window}))
+    client.takes = False
+    if grown_by == "settings":
+        client.h2.increment_flow_control_window(100 * MIB)
+    for _ in range(60):
+        stream_id, _ = client.open(CHAT)
+        client.send(stream_id, framed(value(bytes(60_000))))
+        server.settle()
+    waiting = server.used
+    assert waiting > 3_000_000
+    client.transport.hold()
+    if grown_by == "settings":
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 65_535})
+    else:
+        client.h2.increment_flow_control_window(100 * MIB)
+    client.flush()
+    server.settle()
+    (connection,) = server.made
+    unsent = sum(map(len, connection.transport.unsent))
+    assert unsent < MIB // 2
+    # What is not sent is counted still.
+    assert server.used + unsent > waiting - MIB // 4
+
+
 @pytest.mark.parametrize("frame_size", [16 * 1024, 2**24 - 1])
 def test_a_client_of_large_frames_has_what_waits_for_it_counted(
     service: Service, frame_size: int
@@ -501,6 +531,13 @@ def test_a_client_of_large_frames_has_what_waits_for_it_counted(
     client.transport.let_go()
     server.settle(200)
     assert (len(response.messages), response.status, server.used) == (1, 0, 0)
+
+
+def test_headers_of_a_call_are_counted_with_what_they_take(service: Service) -> None:
+    server = served(service)
+    server.connect().open(CHAT, {f"x{number}": "" for number in range(300)})
+    server.settle()
+    assert server.used > 300 * 150
 
 
 def test_answers_without_data_wait_for_a_client_that_does_not_read(service: Service) -> None:
