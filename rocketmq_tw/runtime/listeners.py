@@ -25,21 +25,22 @@ class Listeners(Generic[*Args]):
         self._event = event
         # Keys, since the same callable may be added twice.
         self._by_key: dict[object, Callable[[*Args], object]] = {}
-        self._listeners: tuple[Callable[[*Args], object], ...] = ()
+        #: Those to tell; made when there is something to tell, since many may come and go.
+        self._listeners: tuple[Callable[[*Args], object], ...] | None = ()
 
     def __len__(self) -> int:
-        return len(self._listeners)
+        return len(self._by_key)
 
     def add(self, listener: Callable[[*Args], object]) -> Callable[[], None]:
         """Tells `listener` of each event from now on; what is returned ends that, and does nothing
         when it is called again."""
         key = object()
         self._by_key[key] = listener
-        self._listeners = tuple(self._by_key.values())
+        self._listeners = None
 
         def remove() -> None:
-            self._by_key.pop(key, None)
-            self._listeners = tuple(self._by_key.values())
+            if self._by_key.pop(key, None) is not None:
+                self._listeners = None
 
         return remove
 
@@ -50,6 +51,8 @@ class Listeners(Generic[*Args]):
 
     def tell(self, *args: *Args) -> None:
         """Calls every listener with these arguments."""
+        if self._listeners is None:
+            self._listeners = tuple(self._by_key.values())
         for listener in self._listeners:
             try:
                 listener(*args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from functools import partial
+from time import process_time
 from typing import Any
 from unittest.mock import Mock
 from weakref import ref
@@ -268,6 +269,17 @@ def test_listeners_that_are_cleared_are_told_of_nothing_more() -> None:
     listeners.tell("a")
     remove()
     assert told == [] and not listeners
+
+
+def test_very_many_listeners_come_and_go_at_the_cost_of_each() -> None:
+    listeners, began = Listeners[str]("something came"), process_time()
+    removes = [listeners.add(lambda what: None) for _ in range(50_000)]
+    listeners.tell("a")
+    for remove in removes:
+        remove()
+    assert not listeners
+    # Some ms; a tuple of all for each would take ten seconds and more.
+    assert process_time() - began < 3
 
 
 def test_one_callable_may_listen_twice_and_be_removed_once() -> None:
