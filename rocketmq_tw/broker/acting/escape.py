@@ -53,6 +53,8 @@ class EscapeBridge:
     message escapes at least once.
     """
 
+    is_one_log = False
+
     def __init__(self, host: Host, brokers: BrokerClient) -> None:
         self._config = host.config
         self._now_ms = host.now_ms

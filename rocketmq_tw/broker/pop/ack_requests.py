@@ -3,7 +3,7 @@ for a longer or shorter time (docs/formats/pop.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -22,7 +22,6 @@ from rocketmq_tw.broker.pop.gathered_acks import NO_OFFSETS, GatheredAcks
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message.extra_info import (
     ORDER_REVIVE_QUEUE,
     ExtraInfo,
@@ -238,8 +237,7 @@ class AckRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 200053: the message is visible again at another time. A check point of its own
-        takes it over, then it is acknowledged for its former one: in the log they stand in this
-        order, so that at no time neither has it."""
+        takes the place of its former one."""
         header = request.header(ChangeInvisibleTimeRequestHeader)
         self._checks.is_popped(header.topic, header.queue_id, header.offset)
         self._checks.may_hide(header.invisible_time)
@@ -253,8 +251,7 @@ class AckRequests:
                 f"{header.invisible_time} ms are too long, the message stays hidden as it was: ask"
                 f" for an invisibleTime of at most {most} ms (timerMaxDelaySec)",
             )
-        revive_queue, log = self._revive_queue(info), self._revive_log
-        ack = _ack_of(header, info)
+        revive_queue, ack = self._revive_queue(info), _ack_of(header, info)
         self._check_popper(ack, revive_queue)
         if self._reviving.is_done(revive_queue, ack):
             raise RequestError(
@@ -276,15 +273,11 @@ class AckRequests:
             header.invisible_time,
             info.broker_name,
         )
-
-        def puts() -> Iterable[Deferred[PutResult]]:
-            yield log.put_check_point(point, revive_queue)
-            yield log.put_ack(ack, revive_queue)
-
         response = ChangeInvisibleTimeResponseHeader(
             pop_time=now, invisible_time=header.invisible_time, revive_qid=info.revive_queue_id
         )
-        return _answer(request, puts(), response)
+        stored = self._revive_log.replace(ack, point, revive_queue)
+        return stored.addCallback(lambda _: request.response(header=response))
 
     def _hide_orderly(
         self,
@@ -395,15 +388,6 @@ def _named_offsets(start: int, bits: bytes) -> Iterator[int]:
         if byte:
             for distance in _DISTANCES[byte]:
                 yield start + 8 * number + distance
-
-
-def _answer(
-    request: RemotingCommand,
-    puts: Iterable[Deferred[PutResult]],
-    header: ChangeInvisibleTimeResponseHeader | None = None,
-) -> Deferred[RemotingCommand]:
-    """Fires with the answer once all of `puts` are stored."""
-    return all_stored(puts).addCallback(lambda _: request.response(header=header))
 
 
 def _ack_of(

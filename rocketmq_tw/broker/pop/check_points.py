@@ -10,6 +10,7 @@ too, knows that by then it has seen all that was acknowledged before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -203,6 +204,16 @@ class ReviveLog:
             f"@{ack.broker_name}@{ACK_TAG}"
         )
         return self.counts.put(ack, self._put(revive_queue_id, tag, key, encode_body(ack)))
+
+    def replace(self, ack: AckMsg, point: PopCheckPoint, revive_queue_id: int) -> Deferred[None]:
+        """Stores a check point, and behind it the acknowledgement of the one that it takes the
+        place of: at no time neither has the message. Fails as `all_stored` does."""
+        if self._sink.is_one_log:
+            # Both in one write.
+            puts = partial(self.put_check_point, point), partial(self.put_ack, ack)
+            return all_stored(put(revive_queue_id) for put in puts)
+        stored = all_stored([self.put_check_point(point, revive_queue_id)])
+        return stored.addCallback(lambda _: all_stored([self.put_ack(ack, revive_queue_id)]))
 
     def at_turn_end(self, put: Callable[[], None]) -> Deferred[Any]:
         """Calls `put`, which puts acknowledgements, at the end of this reactor turn, once all else

@@ -87,6 +87,11 @@ class CountedSink:
         self._incoming = incoming
         self._type = type_
 
+    @property
+    def is_one_log(self) -> bool:
+        """See `IMessageSink`."""
+        return self._sink.is_one_log
+
     def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
         """See `IMessageSink`."""
         put = self._sink.put(message, wait=wait)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import Interface, implementer
+from zope.interface import Attribute, Interface, implementer
 
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
@@ -47,6 +47,11 @@ class PutResult(NamedTuple):
 
 class IMessageSink(Interface):
     """Takes messages to be stored."""
+
+    is_one_log: bool = Attribute(
+        "Whether what is put stands in one log in the order in which it was put: none is stored"
+        " where one in front of it is lost."
+    )
 
     def put(message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
         """Stores `message`; fires once it is written, with `wait` once flush and replicas have what
@@ -93,6 +98,8 @@ def attempt(put: Deferred[PutResult]) -> Deferred[Attempt]:
 @implementer(IMessageSink)
 class LocalLog:
     """Puts messages into the broker's own log."""
+
+    is_one_log = True
 
     def __init__(self, commit: Commit) -> None:
         self._commit = commit
@@ -144,6 +151,12 @@ class SinkOfRole:
         self._holder = holder
         #: Role -> where it puts messages. A part that reaches other brokers adds its own.
         self.sinks = dict(sinks)
+
+    @property
+    def is_one_log(self) -> bool:
+        """See `IMessageSink`; what is refused is in none."""
+        sink = self.sinks.get(self._holder.role)
+        return sink is None or sink.is_one_log
 
     def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
         """See `IMessageSink`."""

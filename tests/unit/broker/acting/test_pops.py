@@ -4,6 +4,7 @@ group where it is not acknowledged."""
 from __future__ import annotations
 
 from collections import Counter
+from itertools import permutations
 from random import Random
 
 import pytest
@@ -188,6 +189,25 @@ def test_invisible_times_batches_peeks_and_notifications() -> None:
     members.drain(slave)
     in_batch = [message.body for message in popped if message.queue_id == popped[1].queue_id][1:3]
     assert members.consumed + Counter(in_batch) == Counter(sent)
+
+
+def test_a_new_time_that_is_not_stored_leaves_the_former_one() -> None:
+    """The message of a consumer that asks for more time, or for another try, comes again."""
+    cluster, sent = two_groups(40)
+    members = Members(cluster)
+    popped = members.pop(cluster.broker("a", 0))
+    hosts = [cluster.processes[place].host for place in (("a", 1), ("b", 0))]
+    # The other group's master is there, and does not hear of this slave.
+    cluster.network.cut |= set(permutations(hosts))
+    slave, b = lose_master(cluster), cluster.broker("b", 0)
+    popper = Popper(slave, invisible_time=HIDDEN_MS)
+    answer = members.answer(slave, popper.hide_request(popped[0], HIDDEN_MS), popper)
+    assert answer.code != ResponseCode.SUCCESS
+    cluster.network.cut.clear()
+    cluster.run(HIDDEN_MS / 1000 + 40)
+    members.drain(b)
+    members.drain(slave)
+    assert members.consumed == Counter(sent)
 
 
 def test_without_another_group_messages_wait_for_their_master() -> None:
