@@ -178,6 +178,20 @@ class PopRequests:
 
     def _take(self, header: PopMessageRequestHeader, topic: TopicConfig, wanted: Wanted) -> Popped:
         popped = Popped()
+        try:
+            self._take_some(header, topic, wanted, popped)
+        except BaseException:
+            self._reads.give_up(popped)
+            raise
+        return popped
+
+    def _take_some(
+        self,
+        header: PopMessageRequestHeader,
+        topic: TopicConfig,
+        wanted: Wanted,
+        popped: Popped,
+    ) -> None:
         luck = randrange(100)
         retry_first = self._queues.retry_first(luck)
         if retry_first and not wanted.is_orderly:
@@ -188,7 +202,6 @@ class PopRequests:
             self._take_all(wanted, topic, luck, popped)
         if not retry_first and not wanted.is_orderly and popped.count < wanted.max_count:
             self._take_retries(wanted, luck, popped)
-        return popped
 
     def _take_retries(self, wanted: Wanted, luck: int, popped: Popped) -> None:
         """Takes from one of the two retry topics: an answer says of its messages only that they are

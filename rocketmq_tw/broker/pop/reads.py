@@ -229,6 +229,12 @@ class PopReads:
             self._positions.failed(claim)
         return stored.addErrback(_not_stored)
 
+    def give_up(self, popped: Popped) -> None:
+        """Takes back what a pop has taken that is not answered, since something failed: others pop
+        it. What an orderly group would have got is hidden for its time."""
+        for _, claim in reversed(popped.points):
+            self._positions.failed(claim)
+
     def _ended(self, result: PutResult | Failure, claim: ClaimedRange) -> PutResult | Failure:
         if isinstance(result, PutResult) and result.is_stored:
             self._positions.stored(claim)

@@ -53,6 +53,33 @@ def with_messages(count: int = 3, queues: int = 1, **settings: Any) -> BrokerInM
     return broker
 
 
+def test_a_pop_that_fails_at_one_queue_keeps_nothing_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = with_messages(3, queues=2)
+    asked, read_queue = [], broker.store.read_queue
+
+    def read(topic: str, queue_id: int, *limits: Any, **more: Any) -> Any:
+        asked.append(queue_id)
+        if len(asked) == 2:
+            raise OSError(errno.EIO, "the disk cannot be read")
+        return read_queue(topic, queue_id, *limits, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.store, "read_queue", read)
+        with pytest.raises(OSError):
+            Popper(broker).ask()
+    assert sorted(asked) == [0, 1]
+    popped = Popper(broker).pop()
+    assert sorted(message.body for message in popped) == sorted(
+        b"%d.%d" % (queue_id, n) for queue_id in range(2) for n in range(3)
+    )
+    popper = Popper(broker)
+    for message in popped:
+        ok(broker.request(popper.ack_request(message), popper.peer) or popper.peer.replies[-1])
+    assert [broker.offsets.query("G", "Topic", queue_id) for queue_id in range(2)] == [3, 3]
+
+
 def stored(broker: BrokerInMemory) -> list[tuple[str, Any]]:
     """What the revive topic has: tag and body."""
     kinds = {"ck": PopCheckPoint, "ack": AckMsg, "bAck": BatchAckMsg}
