@@ -83,7 +83,7 @@ class StandingBy(Part):
         try:
             log_range = yield self._taking_back.calls.log_range(address)
             if log_range.end <= self._store.flushed_offset and not scope.is_over:
-                yield self._taking_back.keep_up(address)
+                yield self._taking_back.keep_up(address, log_range.end)
         except (RemotingError, RequestError, WireError) as why:
             log.warn(failed, address=address, why=why)
             return False

@@ -88,11 +88,11 @@ class TakingBack(Part):
             yield self._count(progress, is_newest=True)
 
     @inlineCallbacks
-    def keep_up(self, slave: str) -> Generator[Deferred[Any], Any, None]:
-        """Takes over what the slave at this address has done so far, which acts beside this broker;
-        fires and fails as `take` does."""
+    def keep_up(self, slave: str, log_end: int) -> Generator[Deferred[Any], Any, None]:
+        """Takes over what the slave at this address has done so far, which acts beside this broker
+        and whose log ends at `log_end`; fires and fails as `take` does."""
         self.begin(as_slave=True)
-        yield self._count((yield self._ask(slave)), is_newest=False)
+        yield self._count((yield self._ask(slave)), is_newest=False, log_end=log_end)
 
     @inlineCallbacks
     def _ask(self, slave: str) -> Generator[Deferred[Any], Any, _Progress]:
@@ -109,10 +109,10 @@ class TakingBack(Part):
 
     @inlineCallbacks
     def _count(
-        self, progress: _Progress, *, is_newest: bool
+        self, progress: _Progress, *, is_newest: bool, log_end: int | None = None
     ) -> Generator[Deferred[Any], Any, None]:
         yield self._take_offsets(progress, is_newest=is_newest)
-        self._delays.take_back(progress.delays)
+        self._delays.take_back(progress.delays, log_end)
         if progress.timer is not None:
             self._timer.take_back(progress.timer)
 

@@ -97,12 +97,17 @@ class DelayOffsets(WriteBehindTable):
             self.data_version = version
             self._dirty = True
 
-    def take_back(self, table: DelayOffsetTable) -> None:
+    def take_back(self, table: DelayOffsetTable, log_end: int | None = None) -> None:
         """Takes over what a slave has that delivered while its master, this broker, was away: the
-        larger offset of each level."""
+        larger offset of each level. Where this broker is a slave too, the other one's log ended at
+        `log_end`: what stands in front of that it has counted when it took over."""
+        moved = False
         for level, offset in table.offset_table.items():
             if offset > self.get(level):
                 self.set(level, offset)
+                moved = True
+        if moved and log_end is not None and self.followed_at is not None:
+            self.followed_at = max(self.followed_at, log_end)
         version = table.data_version
         if version is not None and version.counter > self.data_version.counter:
             self.data_version = version

@@ -182,6 +182,23 @@ def test_where_the_log_is_cut_nothing_is_looked_for_behind_that() -> None:
     assert offsets.followed_at == 100
 
 
+def test_what_another_slave_has_counted_is_not_counted_once_more() -> None:
+    """It acted: what it delivered stands in no log here."""
+    broker = BrokerInMemory(message_delay_level="1s 2s 30s")
+    offsets = broker.broker[Delay].offsets
+    begin = broker.store.end_offset
+    delayed(broker, b"same", 1)
+    broker.clock.advance(2)
+    for body in (b"elsewhere", b"same"):
+        delayed(broker, body, 1)
+    broker.become(SLAVE)
+    offsets.follow(DelayOffsetTable(offset_table={1: 0}), begin)
+    offsets.take_back(DelayOffsetTable(offset_table={1: 2}), broker.store.end_offset)
+    broker.become(MASTER)
+    broker.clock.advance(5)
+    assert [message.body for message in broker.consume()] == [b"same", b"same"]
+
+
 def test_what_was_delivered_while_the_offsets_were_told_counts_once() -> None:
     """Behind the place, and in front of the offsets."""
     broker = BrokerInMemory(message_delay_level="1s 2s 30s")
