@@ -9,7 +9,8 @@ again. Rules: docs/formats/pop.md, "Revival".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from rocketmq_tw.broker.assembly.truncation import LogCut
 from rocketmq_tw.broker.pop.check_points import (
@@ -43,6 +44,21 @@ MOST_OLDER = 10_000
 
 #: A retry topic and the unique id of a message there.
 _Revived = tuple[str, str | None]
+
+
+class _Revivals:
+    """Messages that were revived behind a cut and that no check point explains yet."""
+
+    def __init__(self, popped_ms: Mapping[_Revived, int]) -> None:
+        #: When each was popped first, in ms.
+        self.popped_ms = dict(popped_ms)
+        #: How many there are of each retry topic.
+        self.of_topic = Counter(topic for topic, _ in popped_ms)
+
+    def remove(self, revived: _Revived) -> None:
+        """Takes one out."""
+        del self.popped_ms[revived]
+        self.of_topic[revived[0]] -= 1
 
 
 class PopRewind:
@@ -118,7 +134,7 @@ class PopRewind:
         store, topic = self._store, self._topic
         known = self._offsets.query(REVIVE_GROUP, topic, queue_id)
         back = min(known, self._cut.end_of(topic, queue_id) - 1)
-        revived = dict(self._revived)
+        revived = _Revivals(self._revived)
         since, older = self._oldest_open_ms(revived), 0
         least = max(store.min_queue_offset(topic, queue_id), back - _MOST_BACK)
         for offset in range(back, least - 1, -1):
@@ -140,13 +156,13 @@ class PopRewind:
         if back < known:
             self._offsets.commit(REVIVE_GROUP, topic, queue_id, back, "the broker")
 
-    def _oldest_open_ms(self, revived: dict[_Revived, int]) -> int | None:
+    def _oldest_open_ms(self, revived: _Revivals) -> int | None:
         """Returns when the oldest message of an open check point was popped, in ms; None: there is
         none."""
         times = [] if self._oldest_dealt_with is None else [self._oldest_dealt_with]
-        return min([*times, *revived.values()], default=None)
+        return min([*times, *revived.popped_ms.values()], default=None)
 
-    def _is_open(self, point: PopCheckPoint, revived: dict[_Revived, int]) -> bool:
+    def _is_open(self, point: PopCheckPoint, revived: _Revivals) -> bool:
         """Returns whether a check point is dealt with behind the cut, wholly or in part. What it
         explains is taken out of `revived`: a message's next revival came from its next check
         point."""
@@ -154,7 +170,7 @@ class PopRewind:
             return True
         topic, group = point.topic or "", point.group or ""
         topics = {topic, pop_retry_topic(topic, group, 1), pop_retry_topic(topic, group, 2)}
-        if not any(revived_topic in topics for revived_topic, _ in revived):
+        if not any(revived.of_topic[each] for each in topics):
             return False
         if not is_local(point, self._own_name):
             # It may be one of them: the messages are not here.
@@ -167,9 +183,9 @@ class PopRewind:
                 # It is not in its queue yet: the check point may be one of them.
                 return True
             unique_id = parse_properties(message.properties).get(props.UNIQ_KEY)
-            found |= {(name, unique_id) for name in topics} & revived.keys()
+            found |= {(name, unique_id) for name in topics} & revived.popped_ms.keys()
         for key in found:
-            del revived[key]
+            revived.remove(key)
         return bool(found)
 
     def _rewind_pops(self, queue: PoppedQueue, popped: dict[int, int]) -> None:

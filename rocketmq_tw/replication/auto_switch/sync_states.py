@@ -195,8 +195,9 @@ class SyncStates:
         self._update_waited_for()
 
     def unanswered(self) -> None:
-        """Notes that it is not known whether the controller has taken the proposal, or will."""
-        self.may_be_taken = True
+        """Notes that it is not known whether the controller has taken the proposal, or will; none
+        is open where a newer set was applied meanwhile."""
+        self.may_be_taken = self.proposed is not None
 
     def refused(self, now_ms: int) -> None:
         """Notes that the controller kept the members that it had; those that the proposal would

@@ -284,3 +284,15 @@ class TestOffsets:
             connect(group, broker_id)
             report(group, broker_id, offset)
         assert [group.copies(replicas) for replicas in (2, 3, 4)] == [500, 400, -1]
+
+
+def test_a_missed_answer_leaves_a_doubt_about_an_open_proposal_only():
+    """A newer set ends what was proposed before, also what was asked once more."""
+    group = states(1)
+    group.propose({1, 2})
+    group.apply(SyncStateSet(frozenset({1, 3}), 6))
+    group.unanswered()
+    assert not group.may_be_taken
+    group.propose({1, 2})
+    group.unanswered()
+    assert group.may_be_taken
