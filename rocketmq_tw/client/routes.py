@@ -2,7 +2,7 @@
 divides its queues among a group's members."""
 
 import random
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from rocketmq_tw.client.errors import NoRouteError

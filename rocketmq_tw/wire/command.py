@@ -84,8 +84,9 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
 
     `code` is a request code or a response code, after `is_response`. `ext_fields` are the
     header's fields, strings on the wire; `header(Type)` reads them typed. `opaque` ties a
-    response to its request on one connection. `suspended` is not on the wire: whether the request
-    waited until there was something to answer, or the response answers such a one.
+    response to its request on one connection. Not on the wire are `suspended`, whether the request
+    waited until there was something to answer, or the response answers such a one, and `made_of`,
+    the header that a request of this process was made of.
     """
 
     code: int
@@ -98,6 +99,7 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
     version: int = VERSION_5_3_3
     serialization: SerializeType = SerializeType.JSON
     suspended: bool = False
+    made_of: Header | None = None
 
     @classmethod
     def request(
@@ -115,6 +117,7 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
             body=body,
             opaque=_next_opaque() & 0x7FFFFFFF,
             flag=ONEWAY_FLAG if oneway else 0,
+            made_of=header,
         )
 
     def response(

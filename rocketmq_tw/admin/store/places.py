@@ -194,9 +194,10 @@ def _refuse_link(path: str, root: str, beside: Sequence[str]) -> None:
             f"{path} is a link to {os.path.realpath(path)}, where another store may use it:"
             " repair a copy (--to)"
         )
-    if os.path.isfile(path) and os.stat(path).st_nlink > 1:
-        if os.stat(path).st_nlink > sum(os.path.samefile(path, each) for each in beside):
-            _refuse_second_name(path)
+    if not os.path.isfile(path) or (names := os.stat(path).st_nlink) == 1:
+        return
+    if names > sum(os.path.samefile(path, each) for each in beside):
+        _refuse_second_name(path)
 
 
 def _refuse_second_name(path: str) -> None:

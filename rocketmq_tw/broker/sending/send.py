@@ -128,7 +128,7 @@ class SendRequests:
     def send(self, request: RemotingCommand, peer: IPeer) -> None:
         """Answers later through the peer; raises `RequestError` where the message is refused."""
         since = self._stats.seconds()
-        header = read_send_header(request.code, request.ext_fields)
+        header = read_send_header(request.code, request.ext_fields, request.made_of)
         logic_queue = None
         if header.topic in self._mappings and header.lo is not False:
             logic_queue = self._mappings.queue(header.topic, header.queue_id, any_led=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -22,7 +21,7 @@ OK_TRAILERS: HeaderList = ((b"grpc-status", b"0"),)
 #: Bytes of a status message that are sent; clients take few headers.
 LONGEST_MESSAGE = 2048
 
-_TIMEOUT = re.compile(r"(\d{1,8})([HMSmun])")
+_LONGEST_TIMEOUT = 8
 _SECONDS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _PLAIN = frozenset(range(0x20, 0x7F)) - {0x25}
 
@@ -46,13 +45,14 @@ def timeout_of(headers: Mapping[str, str]) -> float | None:
     text = headers.get("grpc-timeout")
     if text is None:
         return None
-    match = _TIMEOUT.fullmatch(text)
-    if match is None:
+    digits, unit = text[:-1], _SECONDS.get(text[-1:])
+    is_number = digits.isdecimal() and digits.isascii() and len(digits) <= _LONGEST_TIMEOUT
+    if unit is None or not is_number:
         raise GrpcError(
             GrpcStatus.INVALID_ARGUMENT,
             f"grpc-timeout {text[:40]!r} is none: give up to 8 digits and one of H M S m u n",
         )
-    return int(match[1]) * _SECONDS[match[2]]
+    return int(digits) * unit
 
 
 def status_trailers(status: GrpcStatus, message: str) -> HeaderList:

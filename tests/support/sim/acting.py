@@ -203,6 +203,8 @@ class RefusingSink:
     """A sink in front of an acting master's that refuses some messages, as another broker may;
     `at_once`: without a turn of the reactor between."""
 
+    is_one_log = False
+
     def __init__(self, broker: BrokerInMemory, *refused: bytes, at_once: bool = False) -> None:
         self._clock = broker.clock
         self._at_once = at_once

@@ -40,8 +40,8 @@ def with_messages(count: int = 3, **config: Any) -> tuple[ReceivingWorld, list[A
 
 
 def with_messages_to_the_end(count: int, **config: Any) -> tuple[ReceivingWorld, list[Any]]:
-    """A world, and messages that are not renewed, hidden for as long as renewed ones at first: their
-    handles are over in 5 s, and another proxy may have renewed them."""
+    """A world, and messages that are not renewed, hidden for as long as renewed ones at first:
+    their handles are over in 5 s, and another proxy may have renewed them."""
     world = ReceivingWorld(**config)
     for number in range(count):
         world.send(b"%d" % number)
