@@ -107,6 +107,9 @@ class RegistrationRequests:
         zone = request.ext_fields.get(ZONE_NAME)
         if zone:
             check_name(ZONE_NAME, zone)
+        key = BrokerKey(header.cluster_name, header.broker_addr)
+        # Its broker is not to count as silent while it waits.
+        self._heard(key, peer)
         # Stock 5.3.3 with compressedRegister deflates and says that it did not.
         compressed = header.compressed or request.body.startswith(ZLIB_START)
         if not self._of_peer.is_busy(peer) and self._contested(header, peer) is not None:
@@ -114,7 +117,6 @@ class RegistrationRequests:
                 peer, lambda: self._take_contested(request, peer, header, compressed)
             )
         if compressed or len(request.body) > SMALL_REGISTRATION or self._of_peer.is_busy(peer):
-            key = BrokerKey(header.cluster_name, header.broker_addr)
             return self._waiting.add(
                 self._of_peer,
                 peer,
@@ -149,7 +151,7 @@ class RegistrationRequests:
             peer, header.broker_addr, lambda: self._contested(header, peer)
         )
         answer: RemotingCommand = yield self._waiting.alone(
-            lambda: self._take_slowly(request, peer, header, compressed)
+            peer, lambda: self._take_slowly(request, peer, header, compressed)
         )
         return answer
 
@@ -289,6 +291,7 @@ class RegistrationRequests:
         registered it."""
         header = request.header(UnRegisterBrokerRequestHeader)
         if self._of_peer.is_busy(peer):
+            self._waiting.follow(peer, BrokerKey(header.cluster_name, header.broker_addr))
             return self._of_peer.run(peer, lambda: self._unregister(request, peer, header))
         return self._unregister(request, peer, header)
 

@@ -11,7 +11,8 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.namesrv.brokers import BrokerKey
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.runtime.fairness import Serial, SerialQueue
+from rocketmq_tw.net.networks import host_of
+from rocketmq_tw.runtime.fairness import SerialQueue, SerialRoundRobin
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -20,19 +21,39 @@ MAX_WAITING_REGISTRATIONS = 32
 
 
 @attrs.define(eq=False)
-class _Waiting:
+class _Request:
     size: int
-    done: Deferred[Any] = attrs.field(factory=Deferred)
+    work: Callable[[], Any]
+    answer: Deferred[Any] = attrs.field(factory=Deferred)
+
+    def give_up(self, key: BrokerKey) -> None:
+        """Refuses what a newer registration of its broker says as well."""
+        refusal = RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            f"a newer registration of {key.address} came while this one waited",
+        )
+        self.answer.errback(refusal)
+
+
+@attrs.define(eq=False)
+class _Place:
+    """A place in the order, and the registration that has it."""
+
+    request: _Request
+    #: Fires with what the registration returns that has the place when its turn comes.
+    turn: Deferred[Any] = attrs.field(factory=Deferred)
+    #: What its broker sent later waits behind it, and is to stay before what comes now.
+    is_followed: bool = False
 
 
 class WaitingRegistrations:
     """One registration is read and taken in at a time, so that no more than one stands in memory
-    as what it inflates to. One connection is served after the other, however many registrations one
-    has sent."""
+    as what it inflates to. One host is served after the other, however many connections it has and
+    registrations it has sent."""
 
     def __init__(self) -> None:
-        self._one = Serial()
-        self._waiting: dict[IPeer, dict[BrokerKey, list[_Waiting]]] = {}
+        self._one = SerialRoundRobin[str]()
+        self._waiting: dict[IPeer, dict[BrokerKey, list[_Place]]] = {}
 
     def add(
         self,
@@ -46,12 +67,22 @@ class WaitingRegistrations:
         bytes.
 
         One of the same broker that waits and is no larger is given up, for it says nothing that
-        the new one does not; a larger one may, since brokers also send single topics. Fails with
-        SYSTEM_BUSY for what is given up; raises it where the connection has too many that wait.
+        the new one does not; a larger one may, since brokers also send single topics. The new one
+        gets its place: who says all again from time to time would never have a turn otherwise.
+        Fails with SYSTEM_BUSY for what is given up; raises it where the connection has too many
+        that wait.
         """
-        for former in list(self._waiting.get(peer, {}).get(key, ())):
-            if former.size <= size:
-                former.done.cancel()
+        new = _Request(size, work)
+        known = self._waiting.get(peer, {}).get(key, ())
+        former = [place for place in known if place.request.size <= size]
+        kept = next((place for place in former if not place.is_followed), None)
+        for place in former:
+            if place is not kept:
+                place.turn.cancel()
+        if kept is not None:
+            replaced, kept.request = kept.request, new
+            replaced.give_up(key)
+            return new.answer
         brokers = self._waiting.setdefault(peer, {})
         if sum(map(len, brokers.values())) >= MAX_WAITING_REGISTRATIONS:
             raise RequestError(
@@ -59,33 +90,40 @@ class WaitingRegistrations:
                 f"{MAX_WAITING_REGISTRATIONS} registrations of this connection wait:"
                 " wait for their answers",
             )
-        waiting = _Waiting(size)
-        brokers.setdefault(key, []).append(waiting)
+        place = _Place(new)
+        brokers.setdefault(key, []).append(place)
 
         def begin() -> Any:
-            self._forget(peer, key, waiting)
-            return work()
+            self._forget(peer, key, place)
+            return place.request.work()
 
-        def given_up(failure: Failure) -> Any:
-            failure.trap(CancelledError)
-            self._forget(peer, key, waiting)
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                f"a newer registration of {key.address} came while this one waited",
-            )
+        def failed(failure: Failure) -> None:
+            if failure.check(CancelledError):
+                self._forget(peer, key, place)
+                place.request.give_up(key)
+            else:
+                place.request.answer.errback(failure)
 
-        waiting.done = of_peer.run(peer, lambda: self._one.run(begin))
-        return waiting.done.addErrback(given_up)
+        place.turn = of_peer.run(peer, lambda: self.alone(peer, begin))
+        place.turn.addCallbacks(lambda result: place.request.answer.callback(result), failed)
+        return new.answer
 
-    def alone(self, work: Callable[[], Any]) -> Deferred[Any]:
-        """Fires with what `work` returns, called while no other registration is taken in."""
-        return self._one.run(work)
+    def alone(self, peer: IPeer, work: Callable[[], Any]) -> Deferred[Any]:
+        """Fires with what `work` of a peer returns, called while no other registration is taken
+        in."""
+        return self._one.run(host_of(peer.address), work)
 
-    def _forget(self, peer: IPeer, key: BrokerKey, waiting: _Waiting) -> None:
-        """Forgets a request that does not wait any more."""
+    def follow(self, peer: IPeer, key: BrokerKey) -> None:
+        """Notes that something else of a broker waits behind its registrations, so that a newer one
+        does not get their place."""
+        for place in self._waiting.get(peer, {}).get(key, ()):
+            place.is_followed = True
+
+    def _forget(self, peer: IPeer, key: BrokerKey, place: _Place) -> None:
+        """Forgets a place of a request that does not wait any more."""
         brokers = self._waiting.get(peer, {})
-        if waiting in brokers.get(key, ()):
-            brokers[key].remove(waiting)
+        if place in brokers.get(key, ()):
+            brokers[key].remove(place)
             if not brokers[key]:
                 del brokers[key]
             if not brokers:
