@@ -1,7 +1,9 @@
-"""The registered brokers: by cluster and address, by connection, and how many of each host."""
+"""The registered brokers: by cluster and address, by connection, and how many of each name and
+host."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,6 +25,8 @@ class LivingBrokers:
         self._by_key: dict[BrokerKey, LiveBroker] = {}
         #: Connection -> the brokers that registered over it.
         self._owned: dict[Any, dict[BrokerKey, None]] = {}
+        #: How many there are of a name in a cluster.
+        self._of_name = Counter[tuple[str, str]]()
         #: How many each host registered.
         self._of_host = HostShares()
 
@@ -50,6 +54,7 @@ class LivingBrokers:
         """Adds a broker whose key is not there."""
         self._by_key[live.key] = live
         self._owned.setdefault(live.owner, {})[live.key] = None
+        self._of_name[live.broker_name, live.key.cluster] += 1
         self._of_host.add(live.host)
 
     def remove(self, key: BrokerKey) -> LiveBroker | None:
@@ -57,6 +62,10 @@ class LivingBrokers:
         live = self._by_key.pop(key, None)
         if live is not None:
             self._of_host.remove(live.host)
+            place = live.broker_name, live.key.cluster
+            self._of_name[place] -= 1
+            if not self._of_name[place]:
+                del self._of_name[place]
             keys = self._owned[live.owner]
             del keys[key]
             if not keys:
@@ -66,6 +75,10 @@ class LivingBrokers:
     def of(self, owner: object) -> list[LiveBroker]:
         """Returns the brokers of a connection."""
         return [self._by_key[key] for key in self._owned.get(owner, ())]
+
+    def has(self, broker_name: str, cluster: str) -> bool:
+        """Returns whether a cluster has a broker of this name."""
+        return (broker_name, cluster) in self._of_name
 
     def silent(self, now_ms: int) -> list[LiveBroker]:
         """Returns the brokers that have been silent for too long."""

@@ -62,7 +62,7 @@ class RouteTable:
         self._brokers: dict[str, BrokerData] = {}
         self._living = LivingBrokers()
         self._ids = BrokerIds(self._living)
-        #: Broker name -> clusters that it was registered for.
+        #: Broker name -> clusters in which a broker of that name lives.
         self._clusters_of: dict[str, set[str]] = {}
         #: Names whose topics' permissions were changed, until a broker of that name registers next.
         self._overruled: set[str] = set()
@@ -152,6 +152,8 @@ class RouteTable:
             del self._brokers[broker_name]
             self._forget_name(broker_name)
             return
+        if not self._living.has(broker_name, cluster):
+            self._leave_cluster(broker_name, cluster)
         smallest = smallest_id(addresses)
         if group.enable_acting_master and smallest != MASTER_ID:
             self._in_slices(self._close_for_writes(broker_name))
@@ -252,12 +254,17 @@ class RouteTable:
 
     def _forget_name(self, broker_name: str) -> None:
         self._overruled.discard(broker_name)
-        for cluster in self._clusters_of.pop(broker_name, ()):
-            names = self._clusters[cluster]
-            names.discard(broker_name)
-            if not names:
-                del self._clusters[cluster]
+        for cluster in list(self._clusters_of[broker_name]):
+            self._leave_cluster(broker_name, cluster)
+        del self._clusters_of[broker_name]
         self._in_slices(self.queues.remove_broker(broker_name))
+
+    def _leave_cluster(self, broker_name: str, cluster: str) -> None:
+        self._clusters_of[broker_name].discard(cluster)
+        names = self._clusters.get(cluster, set())
+        names.discard(broker_name)
+        if not names:
+            self._clusters.pop(cluster, None)
 
     # Topics ----------------------------------------------------------------------------------
 
@@ -395,10 +402,13 @@ class RouteTable:
                 info.broker_addr_table[name] = self._copy(group)
             if number % _FEW_BROKERS == _FEW_BROKERS - 1:
                 yield
-        for cluster, names in self._clusters.items():
-            info.cluster_addr_table[cluster] = [
-                name for name in names if name in info.broker_addr_table
-            ]
+        for number, cluster in enumerate(list(self._clusters)):
+            names = self._clusters.get(cluster, ())
+            known = [name for name in names if name in info.broker_addr_table]
+            if known:
+                info.cluster_addr_table[cluster] = known
+            if number % _FEW_BROKERS == _FEW_BROKERS - 1:
+                yield
 
     def members(self, cluster: str, broker_name: str) -> BrokerMemberGroup:
         """Returns the brokers of one name; none where the name is unknown."""
@@ -415,7 +425,7 @@ class RouteTable:
 
     def names(self) -> set[str]:
         """Returns the names of clusters and brokers, which are topics too."""
-        return set(self._clusters).union(*self._clusters.values())
+        return {*self._clusters, *self._brokers}
 
     def broker_names(self) -> list[str]:
         """Returns the names of brokers, in the order in which they came."""

@@ -11,6 +11,7 @@ from rocketmq_tw.namesrv import route_table
 from rocketmq_tw.namesrv.requests.registration import SMALL_REGISTRATION
 from rocketmq_tw.namesrv.requests.waiting import MAX_WAITING_REGISTRATIONS
 from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.route import ClusterInfo
 from rocketmq_tw.wire.bodies.topics import TopicList
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -206,6 +207,18 @@ def test_answers_with_many_brokers_are_made_bit_by_bit_and_encoded_in_a_thread(
     while not namesrv.threads.waiting:
         namesrv.clock.advance(0.001)
     assert go_on(namesrv, answered).body == at_once
+
+
+def test_very_many_clusters_are_listed_bit_by_bit(make_namesrv: Any) -> None:
+    namesrv = make_namesrv()
+    for n in range(250):
+        namesrv.register(f"broker-{n}", port=n + 1, topics=(), clusterName=f"C{n}")
+    info = ClusterInfo()
+    steps = namesrv.server.table.collect_cluster_info(info)
+    while len(info.broker_addr_table) < 250:
+        next(steps)
+    seen = [len(info.cluster_addr_table) for _ in steps]
+    assert seen[0] < 250 and len(info.cluster_addr_table) == 250
 
 
 def test_who_asks_before_an_answer_is_begun_shares_it(make_namesrv: Any) -> None:

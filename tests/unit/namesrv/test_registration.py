@@ -10,6 +10,9 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.namesrv import room
 from rocketmq_tw.net.administrators import ADMINISTRATOR
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.route import ClusterInfo
+from rocketmq_tw.wire.bodies.topics import TopicList
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -287,6 +290,40 @@ def test_a_name_that_is_gone_is_in_no_cluster(namesrv: Any) -> None:
     namesrv.ask(104, fields | {"clusterName": "C"})
     namesrv.ask(104, fields | {"clusterName": "D"})
     assert namesrv.ask(106, {}).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+def clusters_of(namesrv: Any) -> dict[str, list[str]]:
+    """What 106 says of clusters and the names in them."""
+    return decode_body(ClusterInfo, namesrv.ask(106, {}).body).cluster_addr_table
+
+
+@pytest.mark.parametrize("leaves", ["says so", "is lost", "is silent", "has another name"])
+def test_a_cluster_without_a_broker_of_a_name_is_not_its_cluster(namesrv: Any, leaves: str) -> None:
+    """A stranger's clusters stayed, each of them, until the last broker of the name was gone."""
+    namesrv.server.liveness.start()
+    namesrv.register()
+    for cluster in ("X1", "X2", "X3"):
+        peer = FakePeer("10.66.0.1:40000")
+        stranger = {"clusterName": cluster, "brokerAddr": "10.66.0.1:10911"}
+        silence = {"heartbeatTimeoutMillis": 1_000}
+        namesrv.register(broker_id=9, topics=(), peer=peer, **stranger, **silence)
+        assert clusters_of(namesrv)[cluster] == ["broker-a"]
+        # Its place anew.
+        namesrv.register(broker_id=9, topics=(), peer=peer, **stranger, **silence)
+        if leaves == "says so":
+            namesrv.ask(104, {"brokerName": "broker-a", "brokerId": 9, **stranger}, peer=peer)
+        elif leaves == "is lost":
+            peer.lose()
+        elif leaves == "is silent":
+            namesrv.clock.advance(5)
+        else:
+            namesrv.register("other", topics=(), peer=peer, **stranger)
+    others = ["other"] if leaves == "has another name" else []
+    clusters = clusters_of(namesrv)
+    assert clusters.pop("C") == ["broker-a"]
+    assert all(names == ["other"] for names in clusters.values())
+    listed = decode_body(TopicList, namesrv.ask(304, {}).body).topic_list
+    assert listed == sorted(["C", "broker-a", *clusters, *others])
 
 
 def test_mappings_stay_with_the_queues_that_they_map(namesrv: Any) -> None:

@@ -82,6 +82,9 @@ class Life:
                     for cluster in table._clusters_of[name]
                 ]
                 assert any(live and live.broker_name == name for live in known), (name, address)
+        for name, clusters in table._clusters_of.items():
+            assert all(table._living.has(name, cluster) for cluster in clusters)
+            assert all(name in table.names_in(cluster) for cluster in clusters)
         for (name, broker_id), key in table._ids._displaced.items():
             live = table._living.get(key)
             assert live is not None
