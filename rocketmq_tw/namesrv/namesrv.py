@@ -67,7 +67,7 @@ class NameServer:
             in_slices=partial(in_slices.unwatched, purpose="forgetting topics of a broker"),
         )
         self.liveness = Liveness(
-            clock, self.table, now_ms, config.scan_not_active_broker_interval / 1000
+            clock, self.table, now_ms, config.scan_not_active_broker_interval / 1000, in_slices
         )
         self.registrations = RegistrationRequests(
             config, self.table, self.kv, self.liveness, clock, now_ms, in_slices, in_thread

@@ -83,7 +83,9 @@ class RouteTable:
         holder = self._living.get(BrokerKey(new.cluster, addresses.get(new.broker_id, "")))
         if holder is not None and self._ids.is_outdated(new, holder, now_ms):
             # With its place under another id: nobody else would ever take that back.
-            self._forget_one(self._living.get(new.key))
+            former = self._living.get(new.key)
+            if former is not None:
+                self.forget(former)
             return MasterAddresses(), iter(())
         if new.broker_id not in addresses and len(new.topics.topic_config_table) == 1:
             # A broker sends one topic alone only when it has registered before.
@@ -162,13 +164,23 @@ class RouteTable:
                 MinIdChange(broker_name, dict(addresses), offline_address=address)
             )
 
-    def lose(self, owner: object) -> list[LiveBroker]:
-        """Forgets, and returns, the brokers of a connection that is gone."""
-        return self._forget(self._living.of(owner))
+    def lose(self, owner: object) -> Iterator[LiveBroker]:
+        """Forgets the brokers of a connection that is gone, and yields each. One that registers
+        anew meanwhile stays."""
+        return filter(self.forget, self._living.of(owner))
 
-    def expire(self, now_ms: int) -> list[LiveBroker]:
-        """Forgets, and returns, the brokers that were silent for too long."""
-        return self._forget(self._living.silent(now_ms))
+    def expire(self, now_ms: int) -> Iterator[LiveBroker]:
+        """Forgets the brokers that have been silent for too long, and yields each. One that is
+        heard of meanwhile stays."""
+        silent = self._living.silent(now_ms)
+        return (live for live in silent if live.is_silent(now_ms) and self.forget(live))
+
+    def forget(self, live: LiveBroker) -> bool:
+        """Forgets a broker where it is registered as it was; returns whether it was."""
+        if self._living.get(live.key) is not live:
+            return False
+        self.unregister(live.key.cluster, live.key.address, live.broker_name)
+        return True
 
     def heartbeat(self, cluster: str, address: str, now_ms: int) -> None:
         """Notes a sign of life; a broker that is not registered changes nothing by it."""
@@ -203,18 +215,16 @@ class RouteTable:
         clusters = self._clusters_of[member.broker_name]
         return self._ids.contested(member, group.broker_addrs, clusters, now_ms)
 
-    def silence(self, silent: LiveBroker) -> None:
-        """Forgets a broker that does not answer, where it is registered as it was."""
-        if self._living.get(silent.key) is silent:
-            self._forget([silent])
-
     def make_room(self, new: Registration) -> LiveBroker | None:
         """Forgets, and returns, the broker that gives way to `new` where there is no room for it;
         None where none does. See `Room.giving_way`."""
         group = self._brokers.get(new.broker_name)
         addresses = {} if group is None else group.broker_addrs
         clusters = self._clusters_of.get(new.broker_name, ())
-        return self._forget_one(self._room.giving_way(new, addresses, clusters))
+        live = self._room.giving_way(new, addresses, clusters)
+        if live is not None:
+            self.forget(live)
+        return live
 
     def at_address(self, new: Registration, now_ms: int) -> LiveBroker | None:
         """Returns what is registered at the address of `new` and alive, in its cluster or under its
@@ -236,15 +246,6 @@ class RouteTable:
             return MasterAddresses()
         live = self._living.get(BrokerKey(new.cluster, master))
         return MasterAddresses() if live is None else MasterAddresses(master, live.ha_address)
-
-    def _forget_one(self, live: LiveBroker | None) -> LiveBroker | None:
-        self._forget([] if live is None else [live])
-        return live
-
-    def _forget(self, gone: list[LiveBroker]) -> list[LiveBroker]:
-        for live in gone:
-            self.unregister(live.key.cluster, live.key.address, live.broker_name)
-        return gone
 
     def _forget_live(self, key: BrokerKey) -> LiveBroker | None:
         live = self._living.remove(key)

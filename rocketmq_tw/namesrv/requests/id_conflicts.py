@@ -35,10 +35,10 @@ class IdConflicts:
 
     log = Logger()
 
-    def __init__(self, clock: Any, silence: Callable[[LiveBroker], None]) -> None:
-        """`silence` forgets a broker that does not answer."""
+    def __init__(self, clock: Any, forget: Callable[[LiveBroker], object]) -> None:
+        """`forget` forgets a broker that does not answer."""
         self._clock = clock
-        self._silence = silence
+        self._forget = forget
         #: Whether the other end of a connection answers: it is asked once for all who wait for it.
         self._asked = JoinedResults[IPeer, bool]()
 
@@ -62,7 +62,7 @@ class IdConflicts:
                     holder=live.key.address,
                     address=address,
                 )
-                self._silence(live)
+                self._forget(live)
                 continue
             if self._clock.seconds() >= end:
                 return

@@ -75,7 +75,7 @@ class RegistrationRequests:
         #: What a broker says later is not taken in before what it said first.
         self._of_peer = SerialQueue[IPeer]()
         self._waiting = WaitingRegistrations()
-        self._id_conflicts = IdConflicts(clock, table.silence)
+        self._id_conflicts = IdConflicts(clock, table.forget)
         self._config = config
         self._table = table
         self._kv = kv

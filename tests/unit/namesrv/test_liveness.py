@@ -20,6 +20,48 @@ def test_a_lost_connection_takes_all_its_brokers_at_once(namesrv: Any) -> None:
     assert list(namesrv.addresses("T1")) == ["broker-c"]
 
 
+def names(namesrv: Any) -> set[str]:
+    return set(namesrv.server.table.broker_names())
+
+
+def with_many(namesrv: Any, peer: FakePeer | None = None, **fields: Any) -> list[str]:
+    """Names of brokers of this connection, or of one each."""
+    many = [f"broker-{n}" for n in range(300)]
+    for n, name in enumerate(many):
+        namesrv.register(name, port=n + 1, topics=(), peer=peer, **fields)
+    return many
+
+
+def test_very_many_brokers_go_bit_by_bit_and_who_comes_back_meanwhile_stays(
+    namesrv: Any,
+) -> None:
+    lost = FakePeer()
+    many = with_many(namesrv, lost)
+    lost.lose()
+    left = names(namesrv)
+    assert 0 < len(left) < len(many)
+    back = sorted(left)[-1]
+    namesrv.register(back, port=many.index(back) + 1, topics=())
+    namesrv.clock.pump([0] * 30)
+    assert names(namesrv) == {back}
+
+
+def test_very_many_silent_brokers_go_bit_by_bit_and_who_is_heard_meanwhile_stays(
+    namesrv: Any,
+) -> None:
+    many = with_many(namesrv, heartbeatTimeoutMillis=1_000)
+    namesrv.clock.advance(5)
+    namesrv.server.liveness.scan()
+    left = names(namesrv)
+    assert 0 < len(left) < len(many)
+    heard = sorted(left)[-1]
+    address = f"127.0.0.1:{many.index(heard) + 1}"
+    where = {"clusterName": "C", "brokerAddr": address, "brokerName": heard}
+    namesrv.ask(904, where)
+    namesrv.clock.pump([0] * 30)
+    assert names(namesrv) == {heard}
+
+
 def test_a_broker_that_came_back_survives_its_old_connection(namesrv: Any) -> None:
     old, new = FakePeer(), FakePeer()
     namesrv.register(peer=old)

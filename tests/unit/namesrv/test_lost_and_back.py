@@ -58,7 +58,7 @@ class Group:
 def test_a_master_that_is_back_at_once_may_be_written_to() -> None:
     group = Group()
     assert group.permissions() == {READ | WRITE}
-    group.table.lose((0, "first"))
+    assert list(group.table.lose((0, "first")))
     group.register(0, "second")
     group.settle()
     assert group.permissions() == {READ | WRITE}
@@ -67,7 +67,7 @@ def test_a_master_that_is_back_at_once_may_be_written_to() -> None:
 def test_one_that_is_lost_again_may_not() -> None:
     group = Group()
     for connection in ("first", "second"):
-        group.table.lose((0, connection))
+        assert list(group.table.lose((0, connection)))
         if connection == "first":
             group.register(0, "second")
     group.settle()

@@ -39,11 +39,11 @@ class Life:
             if live is not None:
                 table.unregister(cluster, address, live.broker_name)
         elif action < 0.8:
-            table.lose(chance.choice(self.owners))
+            list(table.lose(chance.choice(self.owners)))
         elif action < 0.9:
-            table.expire(self.now)
+            list(table.expire(self.now))
         elif len(table._living):
-            table.silence(chance.choice(list(table._living._by_key.values())))
+            table.forget(chance.choice(list(table._living._by_key.values())))
 
     def register(self, cluster: str, name: str, address: str) -> None:
         chance, owner = self.chance, self.chance.randrange(len(self.owners))
@@ -99,7 +99,7 @@ def test_who_has_a_place_is_alive(seed: int, monkeypatch: pytest.MonkeyPatch) ->
     for _ in range(300):
         life.step()
         life.check()
-    life.table.expire(life.now + 1_000_000)
+    list(life.table.expire(life.now + 1_000_000))
     rooms = ("RouteTable.", "LivingBrokers.", "BrokerIds.")
     kept = {name for name, count in tables_of(life.table).items() if count}
     assert not {name for name in kept if name.startswith(rooms)}

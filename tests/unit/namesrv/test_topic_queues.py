@@ -154,7 +154,7 @@ CHANGES: dict[str, Callable[[RouteTable], object]] = {
     "fewer topics": lambda table: register(table, registration(1, ["T1-1", "T1-2"], 2)),
     "another broker": lambda table: register(table, registration(5000, ["T", "U"])),
     "a broker leaves": lambda table: table.unregister("c1", "10.0.0.1:1", "b1"),
-    "a connection is lost": lambda table: table.lose("connection 1"),
+    "a connection is lost": lambda table: list(table.lose("connection 1")),
     "no more writes": lambda table: all_steps(table.set_writable("b1", False)[1]),
     "a topic is deleted": lambda table: table.delete_topic("T1-1"),
 }
