@@ -17,7 +17,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 T = TypeVar("T")
 
-#: Answers that may wait to be made. Each keeps its request, also where its client is gone.
+#: Answers that may wait to be made, but for those of few keys. Each keeps its request, also where
+#: its client is gone.
 MOST_WAITING_ANSWERS = 64
 
 
@@ -41,17 +42,7 @@ class GrowingAnswers:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Returns the response to `request` with the body that `make` makes and the steps of `fill`
         fill. Raises, or fails with, what these raise, and `RequestError` where too many wait."""
-        if len(self._shared) < MOST_WAITING_ANSWERS:
-            data = self.body(object(), make, fill, encode_body)
-        else:
-            body = make()
-            if not _is_one_step(fill(body)):
-                raise RequestError(
-                    ResponseCode.SYSTEM_BUSY,
-                    f"{MOST_WAITING_ANSWERS} answers about large tables wait to be made:"
-                    " ask again later",
-                )
-            data = encode_body(body)
+        data = self.body(object(), make, fill, encode_body)
         if isinstance(data, bytes):
             return request.response(body=data)
         return data.addCallback(lambda data: request.response(body=data))
@@ -62,13 +53,23 @@ class GrowingAnswers:
         make: Callable[[], T],
         fill: Callable[[T], Iterator[None]],
         encode: Callable[[T], bytes],
+        *,
+        few_keys: bool = False,
     ) -> bytes | Deferred[bytes]:
         """Returns what `encode`, which may run in a thread, makes of what `make` makes and the
         steps of `fill` fill. Requests with equal keys that wait for a body to be begun share it.
-        Raises, or fails with, what these functions raise."""
+        `few_keys`: peers cannot make keys up, so that this one may wait however many do. Raises, or
+        fails with, what these functions raise, and `RequestError` where too many others wait."""
         body = make()
         if _is_one_step(fill(body)):
             return encode(body)
+        too_many = len(self._shared) >= MOST_WAITING_ANSWERS
+        if too_many and not few_keys and key not in self._shared:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"{MOST_WAITING_ANSWERS} answers about large tables wait to be made:"
+                " ask again later",
+            )
 
         def collect() -> Deferred[bytes]:
             body = make()

@@ -30,6 +30,10 @@ class SharedResults:
         """How many results are asked for and not begun."""
         return len(self._waiting)
 
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether this result is asked for and not begun."""
+        return key in self._waiting
+
     def get(self, key: Hashable, make: Callable[[], Deferred[Any]]) -> Deferred[Any]:
         """Fires with what `make` fires with; equal keys stand for equal results."""
         if key in self._waiting:

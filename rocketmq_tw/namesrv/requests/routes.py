@@ -67,7 +67,8 @@ class RouteRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 105: the brokers and queues of a topic; TOPIC_NOT_EXIST where no registered
-        broker has it. Raises SYSTEM_ERROR within `waitSecondsForService` of the start."""
+        broker has it. Raises SYSTEM_ERROR within `waitSecondsForService` of the start, SYSTEM_BUSY
+        for a zone's part of a route of many brokers where too many answers wait to be made."""
         header = request.header(GetRouteInfoRequestHeader)
         self._check_ready()
         wanted = _WantedRoute(
@@ -90,6 +91,7 @@ class RouteRequests:
             lambda: TopicRouteData(order_topic_conf=self._order_of(header.topic)),
             partial(self._table.collect_route, header.topic),
             partial(self._encode_route, wanted),
+            few_keys=wanted.zone is None,
         )
         return answer(data) if isinstance(data, bytes) else data.addCallback(answer)
 
@@ -106,6 +108,7 @@ class RouteRequests:
             ClusterInfo,
             self._table.collect_cluster_info,
             _encode_cluster_info,
+            few_keys=True,
         )
         return answer(data) if isinstance(data, bytes) else data.addCallback(answer)
 

@@ -10,6 +10,7 @@ import pytest
 from rocketmq_tw.namesrv import route_table
 from rocketmq_tw.namesrv.requests.registration import SMALL_REGISTRATION
 from rocketmq_tw.namesrv.requests.waiting import MAX_WAITING_REGISTRATIONS
+from rocketmq_tw.net.growing_answers import MOST_WAITING_ANSWERS
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.route import ClusterInfo
 from rocketmq_tw.wire.bodies.topics import TopicList
@@ -243,6 +244,30 @@ def test_who_asks_before_an_answer_is_begun_shares_it(make_namesrv: Any) -> None
     assert jobs == 3
     assert len({answered[0].body for answered in behind}) == 1
     assert (brokers(first), brokers(behind[0])) == (300, 301)
+
+
+def test_zones_that_are_made_up_are_bounded_and_hold_no_other_route_back(
+    make_namesrv: Any,
+) -> None:
+    namesrv = with_brokers(make_namesrv, 300)
+    namesrv.threads.eager = False
+
+    def ask(**fields: str) -> list[Any]:
+        return send(namesrv, RemotingCommand(105, ext_fields={"topic": "T1", **fields}))
+
+    def of_zone(zone: str) -> list[Any]:
+        return ask(__ZONE_MODE="true", __ZONE_NAME=zone)
+
+    zones = [of_zone(f"zone-{n}") for n in range(1 + MOST_WAITING_ANSWERS)]
+    with pytest.raises(RequestError, match="ask again later") as refused:
+        of_zone("one more")
+    assert refused.value.code == ResponseCode.SYSTEM_BUSY
+    joined, whole, clusters = of_zone("zone-9"), ask(), send(namesrv, RemotingCommand(106))
+    assert not any([*zones, joined, whole, clusters])
+    assert len(json.loads(go_on(namesrv, whole).body)["brokerDatas"]) == 300
+    assert go_on(namesrv, clusters).code == 0
+    assert joined[0].body == zones[9][0].body
+    assert go_on(namesrv, of_zone("one more")).body == zones[-1][0].body
 
 
 def test_a_topic_whose_brokers_leave_during_the_question_has_no_route(make_namesrv: Any) -> None:
