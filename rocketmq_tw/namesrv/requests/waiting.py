@@ -26,13 +26,9 @@ class _Request:
     work: Callable[[], Any]
     answer: Deferred[Any] = attrs.field(factory=Deferred)
 
-    def give_up(self, key: BrokerKey) -> None:
-        """Refuses what a newer registration of its broker says as well."""
-        refusal = RequestError(
-            ResponseCode.SYSTEM_BUSY,
-            f"a newer registration of {key.address} came while this one waited",
-        )
-        self.answer.errback(refusal)
+    def give_up(self, why: str) -> None:
+        """Refuses what need not be taken in any more."""
+        self.answer.errback(RequestError(ResponseCode.SYSTEM_BUSY, f"{why} while this one waited"))
 
 
 @attrs.define(eq=False)
@@ -54,6 +50,7 @@ class WaitingRegistrations:
     def __init__(self) -> None:
         self._one = SerialRoundRobin[str]()
         self._waiting: dict[IPeer, dict[BrokerKey, list[_Place]]] = {}
+        self._watched: set[IPeer] = set()
 
     def add(
         self,
@@ -69,10 +66,10 @@ class WaitingRegistrations:
         One of the same broker that waits and is no larger is given up, for it says nothing that
         the new one does not; a larger one may, since brokers also send single topics. The new one
         gets its place: who says all again from time to time would never have a turn otherwise.
-        Fails with SYSTEM_BUSY for what is given up; raises it where the connection has too many
-        that wait.
+        Fails with SYSTEM_BUSY for what is given up, also with its connection; raises it where that
+        has too many that wait.
         """
-        new = _Request(size, work)
+        new, newer = _Request(size, work), f"a newer registration of {key.address} came"
         known = self._waiting.get(peer, {}).get(key, ())
         former = [place for place in known if place.request.size <= size]
         kept = next((place for place in former if not place.is_followed), None)
@@ -81,7 +78,7 @@ class WaitingRegistrations:
                 place.turn.cancel()
         if kept is not None:
             replaced, kept.request = kept.request, new
-            replaced.give_up(key)
+            replaced.give_up(newer)
             return new.answer
         brokers = self._waiting.setdefault(peer, {})
         if sum(map(len, brokers.values())) >= MAX_WAITING_REGISTRATIONS:
@@ -90,6 +87,9 @@ class WaitingRegistrations:
                 f"{MAX_WAITING_REGISTRATIONS} registrations of this connection wait:"
                 " wait for their answers",
             )
+        if peer not in self._watched:
+            self._watched.add(peer)
+            peer.when_lost(self._lost)
         place = _Place(new)
         brokers.setdefault(key, []).append(place)
 
@@ -100,7 +100,7 @@ class WaitingRegistrations:
         def failed(failure: Failure) -> None:
             if failure.check(CancelledError):
                 self._forget(peer, key, place)
-                place.request.give_up(key)
+                place.request.give_up(newer if peer.connected else "its connection was lost")
             else:
                 place.request.answer.errback(failure)
 
@@ -118,6 +118,13 @@ class WaitingRegistrations:
         does not get their place."""
         for place in self._waiting.get(peer, {}).get(key, ()):
             place.is_followed = True
+
+    def _lost(self, peer: IPeer) -> None:
+        """Gives up what waits of a connection: whoever comes and goes leaves nothing in memory."""
+        self._watched.discard(peer)
+        for places in list(self._waiting.get(peer, {}).values()):
+            for place in list(places):
+                place.turn.cancel()
 
     def _forget(self, peer: IPeer, key: BrokerKey, place: _Place) -> None:
         """Forgets a place of a request that does not wait any more."""

@@ -82,6 +82,22 @@ def test_many_that_are_replaced_leave_room_for_others(slow: Any) -> None:
     assert go_on(slow, last).code == 0
 
 
+def test_what_waits_goes_with_its_connection(slow: Any) -> None:
+    """Not when its turn comes: who comes and goes would fill the memory with what it sent."""
+    reading = strangers(slow, ["10.0.0.1"])
+    peer = FakePeer("10.66.0.1:40000")
+    waiting = [
+        send(slow, registration(name=f"b{n}", port=n + 99, topics=2, compressed=True), peer)
+        for n in range(3)
+    ]
+    peer.lose()
+    assert {answered[0].value.remark for answered in waiting} == {
+        "its connection was lost while this one waited"
+    }
+    assert go_on(slow, reading[0]).code == 0
+    assert slow.server.table.broker_names() == ["10.0.0.1-0"]
+
+
 @pytest.mark.parametrize(("host", "lives"), [("127.0.0.1", True), ("10.66.0.1", False)])
 def test_a_registration_that_waits_is_a_sign_of_life_of_its_host(
     slow: Any, host: str, lives: bool
