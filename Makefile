@@ -6,16 +6,13 @@ VENV := .venv
 WAITING := -n 6 --dist loadfile -m "not stock_only and not more"
 # On the reactor itself: a test that hits its limit costs its process, and the next one gets another.
 REACTOR := -p twisted -n 1 --timeout-method=thread
-# What `make pypy` runs: the rooms through which each message goes, and what shows that nothing is
-# lost, doubled or misunderstood.
-PYPY_ROOMS := $(addprefix tests/unit/,files message net proxy store wire broker/reading \
-    broker/sending)
+# What `make pypy` runs of servers, beside unit tests and simulations: what shows that nothing is lost,
+# doubled or misunderstood.
 PYPY_SERVERS := $(addprefix tests/interop/test_,acting.py auto_switch.py classic_proxy.py \
     container.py controller_mode.py controllers.py dledger.py dledger_brokers.py \
     grpc_scenarios.py order.py pop.py pull.py push.py query.py replication.py restart.py retry.py \
     send.py shared_ports.py sql_filters.py timers.py tls.py topics.py transactions.py) \
-    $(addprefix tests/crash/test_,hostile.py kill_broker.py kill_proxy.py kill_timers.py \
-    kill_transactions.py memory.py random_bytes.py)
+    tests/crash
 BIN := $(VENV)/bin
 # Where it is set, each server that a test starts compiles all its modules anew: half of its start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -134,10 +131,10 @@ interop: jars
 interop-more: jars
 	$(BIN)/python -m pytest $(WAITING) -m "stock_only or more" tests/interop
 
-#: make pypy     hot rooms on PyPy, and servers on it; fetches one unless PYPY=PATH names it
+#: make pypy     unit tests, simulations, servers on PyPy; fetches one unless PYPY=PATH names it
 pypy: jars
 	server=$$($(BIN)/python -m tests.support.pypy) && \
-	$$server -m pytest -n 2 --dist worksteal $(PYPY_ROOMS) && \
+	$$server -m pytest -n 2 --dist worksteal tests/unit tests/sim && \
 	SERVER_PYTHON=$$server $(BIN)/python -m pytest $(WAITING) $(PYPY_SERVERS)
 
 #: make spark    real Spark on real brokers

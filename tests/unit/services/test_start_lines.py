@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.interpreter import python_version
 from tests.support.jars import PROJECT
 from tests.support.ports import ReservedPort
 from tests.support.servers import SAID_UNDER_LOAD
@@ -37,7 +38,7 @@ def check(server: Any, *patterns: str, most: int = MOST) -> None:
     for pattern in patterns:
         server.wait_for(pattern)
     lines = said(server)
-    python = r"\S+( \(built without --enable-optimizations\))?"
+    python = re.escape(python_version())
     assert re.match(rf"rocketmq_tw \S+ on Python {python} and Twisted \S+: rmq-", lines[0])
     assert len(lines) <= most, "\n".join(lines)
 
