@@ -14,6 +14,7 @@ from rocketmq_tw.wire.frame import FrameDecoder
 from tests.support.cluster import make_broker
 from tests.support.heartbeats import heartbeat_of, push_consumer
 from tests.support.remoting import Connection, create_topic
+from tests.support.servers import on_pypy
 from tests.support.wait import wait_until
 from tools.big.watch import Watch
 
@@ -22,6 +23,8 @@ GROUP, TOPIC = "large", "T"
 #: Milliseconds of the server's thread until another client has its answer. One notice a member and
 #: member took 1,500 on an idle machine, where it is 80 now; a busy one, half as fast, took 414.
 MOST_MS = 750
+#: On PyPy, which compiles while they come: 1,150 were seen on a busy machine.
+MOST_MS_ON_PYPY = 3_000
 
 
 class Member:
@@ -109,6 +112,7 @@ def test_a_host_with_a_thousand_members_of_a_group_dies(tmp_path: Path) -> None:
 
             wait_until(all_told, "all that are left to be told")
             died = watch.take()
-    assert joined.cpu_ms < MOST_MS and died.cpu_ms < MOST_MS
+    most = MOST_MS_ON_PYPY if on_pypy() else MOST_MS
+    assert joined.cpu_ms < most and died.cpu_ms < most
     # What one look at the connections finds is one notice; they may be reset over several.
     assert max(told.values()) < 100
