@@ -166,7 +166,10 @@ def send_command(
         broker_name=queue.broker_name,
     )
     code = RequestCode.SEND_BATCH_MESSAGE if prepared.batch else RequestCode.SEND_MESSAGE_V2
-    return RemotingCommand.request(code, header, prepared.body, oneway=oneway)
+    command = RemotingCommand.request(code, header, prepared.body, oneway=oneway)
+    # A broker of this process need not read it again.
+    command.made_of = header
+    return command
 
 
 def prepare_again(

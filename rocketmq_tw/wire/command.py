@@ -86,7 +86,7 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
     header's fields, strings on the wire; `header(Type)` reads them typed. `opaque` ties a
     response to its request on one connection. Not on the wire are `suspended`, whether the request
     waited until there was something to answer, or the response answers such a one, and `made_of`,
-    the header that a request of this process was made of.
+    the header that says what `ext_fields` say, where whoever made the request left it there.
     """
 
     code: int
@@ -117,7 +117,6 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
             body=body,
             opaque=_next_opaque() & 0x7FFFFFFF,
             flag=ONEWAY_FLAG if oneway else 0,
-            made_of=header,
         )
 
     def response(

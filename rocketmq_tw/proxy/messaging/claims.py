@@ -106,7 +106,9 @@ class Claims:
         left_ms = self._times.left_ms(handle)
         if left_ms <= 0 or self._renewal.was_left(group, topic, handle):
             return None
-        message = self._renewal.unrenewed(client_id, group, topic, handle, left_ms)
         is_known = self._times.has_heard_of(handle.info.broker_name)
-        self._renewal.doubt(message, left_ms if is_known else 0)
+        least_ms = left_ms if is_known else 0
+        message = await self._renewal.claim_unrenewed(
+            client_id, group, topic, handle, left_ms, least_ms
+        )
         return Claim(self._renewal, message)

@@ -20,7 +20,7 @@ from rocketmq_tw.proxy.messaging.hiding import Hiding
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.received_messages import ReceivedMessages
-from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage, message_place
+from rocketmq_tw.proxy.messaging.renewed_message import OneDelivery, RenewedMessage, message_place
 from rocketmq_tw.proxy.messaging.renewing import Renewing
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
@@ -63,6 +63,8 @@ class Renewal:
         self._hiding = Hiding(clock, popped, clients)
         self._received = ReceivedMessages(clock)
         self._renewing = Renewing(clock, self._hiding, self._received, clients, metadata, config)
+        #: Claims of messages that are not renewed, as long as they last.
+        self._unrenewed: dict[OneDelivery, RenewedMessage] = {}
         self._in_slices = Slices(clock)
         self._said_full = LogThrottle[int](_SAY_AGAIN_MS)
         clients.gone.add(self._client_gone)
@@ -148,25 +150,48 @@ class Renewal:
         over: the message has come back."""
         return self._received.find_left(group, topic, handle) is not None
 
-    def unrenewed(
+    async def claim_unrenewed(
+        self,
+        client_id: str,
+        group: str,
+        topic: str,
+        handle: ReceiptHandle,
+        left_ms: int,
+        least_ms: int,
+    ) -> RenewedMessage:
+        """Returns a claim of a message that is not renewed, once nothing else is asked about it:
+        its handle may change with the answer. The client's is over in `left_ms`.
+
+        It is made sure of where another proxy may have renewed the message, which it may have had
+        before it was gone: brokers say OK to a handle that is void. It is good for `least_ms`
+        still, or longer. One that this proxy is done with is not doubted: its client may not have
+        got the answer, and brokers hide no message that was acknowledged."""
+        message = self._new(client_id, group, topic, handle, left_ms)
+        known = self._unrenewed.setdefault(message.delivery, message)
+        # A handle that says anything else of it is none of the client's.
+        if known is not message and known.popped == handle.info:
+            message = known
+        else:
+            message.is_uncertain = self._may_be_void(message, least_ms) and not (
+                self._received.was_settled(message)
+            )
+        message.claims += 1
+        while message.is_busy:
+            await message.when_idle()
+        return message
+
+    def _new(
         self, client_id: str, group: str, topic: str, handle: ReceiptHandle, left_ms: int
     ) -> RenewedMessage:
-        """Returns a claim of a message that is not renewed, whose handle is over in `left_ms`."""
         place = message_place(group, topic, handle)
         message = RenewedMessage(place, handle, client_id, 0, self._now(), left_ms)
         message.is_delivered = True
-        message.claims = 1
         return message
 
-    def doubt(self, message: RenewedMessage, least_ms: int) -> None:
-        """Has the handle of a claim made sure of where another proxy may have renewed the message,
-        which it may have had before it was gone: brokers say OK to a handle that is void. The
-        handle is good for `least_ms` still, or longer. One that this proxy is done with is not
-        doubted: its client may not have got the answer, and brokers hide no message that was
-        acknowledged."""
-        message.is_uncertain = self._may_be_void(message, least_ms) and not (
-            self._received.was_settled(message)
-        )
+    def _end_claim(self, message: RenewedMessage) -> None:
+        message.claims -= 1
+        if not message.claims and self._unrenewed.get(message.delivery) is message:
+            del self._unrenewed[message.delivery]
 
     def _may_be_void(self, message: RenewedMessage, least_ms: int) -> bool:
         config, popped = self._config, message.popped
@@ -198,15 +223,18 @@ class Renewal:
         renewals; returns the handle from now on. Where it fails, as `PopClient.hide` does, the
         claim goes on."""
         await self._hiding.change(message, invisible_ms)
-        message.claims -= 1
+        self._end_claim(message)
         message.is_left = False
         if message in self._received:
             self._received.give_up(message)
+        elif message.has_another_handle:
+            # Its client may acknowledge it by the former one all the same.
+            self.remember(message)
         return message.handle
 
     def settle(self, message: RenewedMessage) -> None:
         """Ends a claim and the renewals with it: the client is done with the message."""
-        message.claims -= 1
+        self._end_claim(message)
         message.is_left = False
         self._received.settle(message)
         if self._may_be_void(message, message.handle_ends - self._now() - _REPEATED_MS):
@@ -214,7 +242,7 @@ class Renewal:
 
     def give_back(self, message: RenewedMessage) -> None:
         """Ends a claim that came to nothing; the renewals go on."""
-        message.claims -= 1
+        self._end_claim(message)
         if message in self._received:
             self._renewing.go_on_with(message)
         elif message.is_left:
@@ -230,7 +258,7 @@ class Renewal:
 
     def void(self, message: RenewedMessage) -> None:
         """Ends a claim, and the renewals with it, since brokers do not know the handle."""
-        message.claims -= 1
+        self._end_claim(message)
         message.is_left = False
         self._received.give_up(message)
 
@@ -255,7 +283,8 @@ class Renewal:
         """Has a message come back that nobody has got, and that is hidden for `left_ms`: in so many
         ms, or soon. Brokers of ours count the delivery in a group in order only where it
         `counts`."""
-        message = self.unrenewed(client_id, group, topic, handle, left_ms)
+        message = self._new(client_id, group, topic, handle, left_ms)
+        message.claims = 1
         message.is_delivered = counts
         message.returns_in = returns_in
         message.is_left = True

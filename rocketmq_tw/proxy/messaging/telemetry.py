@@ -115,6 +115,8 @@ class Telemetry:
 
     def _settle(self, client_id: str, call: ICall, settings: Settings) -> ProxyClient:
         # First: reading what is too much may take long.
+        entries = settings.subscription.subscriptions
+        _check_number("subscriptions", len(entries), _MAX_SUBSCRIPTIONS)
         settings_size(settings)
         kind = settings.WhichOneof("pub_sub")
         if kind == "publishing":
@@ -131,8 +133,6 @@ class Telemetry:
                     " served: use a PushConsumer or a SimpleConsumer",
                 )
             group = client_group(settings.subscription.group)
-            entries = settings.subscription.subscriptions
-            _check_number("subscriptions", len(entries), _MAX_SUBSCRIPTIONS)
             _check_number("tags", count_tags(settings), MAX_TAGS)
             topics = _topics([entry.topic for entry in entries])
             check_expressions(settings, self._expressions)

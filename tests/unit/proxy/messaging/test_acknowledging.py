@@ -23,7 +23,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import REFUSES_MISSING_FLAG
 from tests.support.proxy import FakeCall, FakeClients, PlayedBrokers
-from tests.support.receiving import ReceivingWorld
+from tests.support.receiving import SERVICE, ReceivingWorld
 from tests.support.wait import result_of
 
 SOON = {"long_polling_timeout": {"seconds": 5}}
@@ -736,6 +736,44 @@ class TestAnswersThatDoNotCome:
         world.brokers.answers_itself(HIDE)
         assert world.ack(message).status.code == Code.OK
         world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    @pytest.mark.parametrize("renews", [False, True])
+    @pytest.mark.parametrize("then", ["ack", "forward", "change"])
+    def test_what_is_asked_while_a_change_is_under_way_waits_for_it(
+        self, then: str, renews: bool
+    ) -> None:
+        """The handle that the client has is void once the broker has carried the change out."""
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=renews).messages
+        world.brokers.late[HIDE] = 1.0
+        change = pb.ChangeInvisibleDurationRequest(
+            group=pb.Resource(name="G"),
+            topic=pb.Resource(name="Topic"),
+            receipt_handle=handle_of(message),
+            invisible_duration={"seconds": 12},
+        )
+        handler = world.methods[SERVICE + "ChangeInvisibleDuration"].handler
+        changing = Deferred.fromCoroutine(handler(change, world.call()))
+        if then == "change":
+            changed = world.change(handle_of(message), 20)
+            assert changed.status.code == Code.OK
+            assert world.ack(changed.receipt_handle).status.code == Code.OK
+        else:
+            answer = world.ack(message) if then == "ack" else world.forward(message)
+            assert answer.status.code == Code.OK
+        assert world.until(changing).status.code == Code.OK
+        world.pass_time(100)
+        assert world.receive(**SOON).messages == []
+
+    def test_the_former_handle_counts_behind_a_change(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive().messages
+        assert world.change(handle_of(message), 12).status.code == Code.OK
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(100)
         assert world.receive(**SOON).messages == []
 
     def test_a_change_of_which_the_client_did_not_hear(self) -> None:
