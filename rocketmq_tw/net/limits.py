@@ -155,7 +155,11 @@ class RequestScheduler:
 
     def is_late(self) -> bool:
         """Returns whether only a few requests of a connection may be carried out now."""
-        return bool(self._waiting) or self._reactor_turns.waited() >= LONG_ROUND
+        return bool(self._waiting) or self.is_round_over()
+
+    def is_round_over(self) -> bool:
+        """Returns whether what is served now has waited for as long as a round may take."""
+        return self._reactor_turns.waited() >= LONG_ROUND
 
     def wait(self, connection: WaitingConnection) -> None:
         """Has `connection` go on behind all that wait."""

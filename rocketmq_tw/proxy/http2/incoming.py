@@ -73,6 +73,10 @@ class IncomingFrames:
         self._later_size += sum([len(frame.data) for frame in frames])
         if self._waits:
             self._count()
+        elif self._later and self._scheduler.is_round_over() and not connection.is_full:
+            # One frame of each of many connections may take seconds together.
+            self._wait_for_turn()
+            self._count()
         else:
             self._carry_out()
 
@@ -122,10 +126,13 @@ class IncomingFrames:
             self.drop()
             return
         if (later or self.steps is not None) and not connection.is_full:
-            self._waits = True
-            connection.transport.pauseProducing()
-            self._scheduler.wait(self)
+            self._wait_for_turn()
         self._count()
+
+    def _wait_for_turn(self) -> None:
+        self._waits = True
+        self._connection.transport.pauseProducing()
+        self._scheduler.wait(self)
 
     def _go_through(self, until: float) -> bool:
         """Carries out what data brought, one message of many after the other; returns whether all

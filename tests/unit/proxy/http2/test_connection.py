@@ -329,6 +329,23 @@ def test_frames_that_take_long_take_turns(service: Service) -> None:
     assert {each.status for each in responses} == {0}
 
 
+def test_one_dear_frame_of_each_of_many_clients_takes_turns(service: Service) -> None:
+    rounds = Rounds()
+
+    def slow(request: BytesValue, call: ICall) -> BytesValue:
+        rounds.rightNow += 0.03
+        return request
+
+    service.methods[ECHO] = Unary(BytesValue, slow)
+    server = GrpcInMemory(service.methods, clock=rounds)
+    clients = [server.connect() for _ in range(64)]
+    answers = [client.call(ECHO, value(b"dear")) for client in clients]
+    # What all of them have sent is read in one round.
+    assert max(rounds.round() for _ in range(300)) < 0.1
+    assert {each.status for each in answers} == {0}
+    assert server.used == 0
+
+
 def test_a_call_that_is_over_hears_nothing_more_of_a_frame(service: Service) -> None:
     heard: list[bytes] = []
 
