@@ -130,7 +130,7 @@ class ReceivedMessages:
         """Forgets a message, but for what its client's handle stands for where brokers would say OK
         to that one, which is void."""
         self.remove(message)
-        if message.is_uncertain or message.has_another_handle:
+        if message.may_be_void:
             self.leave(message)
 
     def settle(self, message: RenewedMessage) -> None:

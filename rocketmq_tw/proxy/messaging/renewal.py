@@ -248,7 +248,7 @@ class Renewal:
         elif message.is_left:
             if message.claims == 0:
                 self._renewing.bring_back(message)
-        elif message.is_uncertain or message.has_another_handle:
+        elif message.may_be_void:
             self.remember(message)
 
     def remember(self, message: RenewedMessage) -> None:

@@ -109,6 +109,11 @@ class RenewedMessage:
         return self.handle.info != self.popped
 
     @property
+    def may_be_void(self) -> bool:
+        """Whether brokers may not accept the client's handle."""
+        return self.is_uncertain or self.has_another_handle
+
+    @property
     def is_undelivered(self) -> bool:
         """Whether it comes back without that any client got it, in a group that receives in order:
         brokers of ours give it to others at once, and do not count the delivery."""
