@@ -50,15 +50,5 @@ def send(namesrv: Any, request: RemotingCommand, peer: FakePeer | None = None) -
     return answered
 
 
-def go_on(namesrv: Any, answered: list[Any]) -> Any:
-    """Lets threads and turns pass until there is an answer."""
-    for _ in range(10_000):
-        if answered:
-            return answered[0]
-        namesrv.threads.run()
-        namesrv.clock.advance(0.001)
-    raise AssertionError("no answer")
-
-
 def topics_of(namesrv: Any, name: str = "broker-a") -> int:
     return len(namesrv.server.table.queues.of_broker(name))

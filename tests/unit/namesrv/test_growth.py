@@ -17,8 +17,9 @@ from rocketmq_tw.wire.bodies.topics import TopicList
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from tests.support.large_registrations import MANY, go_on, registration, send, topics_of
+from tests.support.large_registrations import MANY, registration, send, topics_of
 from tests.support.network import FakePeer
+from tests.support.wait import go_on
 
 
 @pytest.mark.parametrize("compressed", [False, True])

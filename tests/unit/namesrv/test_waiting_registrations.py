@@ -10,8 +10,9 @@ from rocketmq_tw.namesrv.requests.waiting import MAX_WAITING_REGISTRATIONS
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from tests.support.large_registrations import go_on, registration, send, topics_of
+from tests.support.large_registrations import registration, send, topics_of
 from tests.support.network import FakePeer
+from tests.support.wait import go_on
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, Threads
 from tests.support.network import FakePeer
 from tests.support.traced_memory import traced_memory
+from tests.support.wait import go_on
 
 MANY = 20_000
 #: Of one heartbeat.
@@ -119,7 +120,7 @@ def test_a_heartbeat_of_many_groups_lets_others_in_between() -> None:
     broker.handlers[RequestCode.HEART_BEAT](request, peer).addCallback(answered.append)
     in_first_turn = len(broker.groups.all())
     assert in_first_turn < GROUPS and not answered
-    assert go_on(broker, answered).code == ResponseCode.SUCCESS
+    assert go_on(broker, answered, 20_000).code == ResponseCode.SUCCESS
     assert all(broker.clients.consumer_group(f"G{n}") for n in range(GROUPS))
 
 
@@ -153,16 +154,6 @@ def test_what_a_mention_may_make_is_limited_and_the_refusal_says_so(
         assert broker.topics.get(topic) is None
 
 
-def go_on(broker: BrokerInMemory, answered: list[RemotingCommand]) -> RemotingCommand:
-    """Lets threads and turns pass until there is an answer."""
-    for _ in range(20_000):
-        if answered:
-            return answered[0]
-        broker.threads.run()
-        broker.clock.advance(0.001)
-    raise AssertionError("no answer")
-
-
 @pytest.mark.parametrize(
     ("code", "fields"),
     [
@@ -181,7 +172,7 @@ def test_a_deletion_frees_offsets_bit_by_bit(code: RequestCode, fields: dict[str
     request = RemotingCommand(code, ext_fields=fields)
     broker.handlers[code](request, FakePeer()).addCallback(answered.append)
     assert not answered, "others have their turn before all is freed"
-    assert go_on(broker, answered).code == ResponseCode.SUCCESS
+    assert go_on(broker, answered, 20_000).code == ResponseCode.SUCCESS
     assert len(broker.offsets._offsets) == MANY
 
 
@@ -208,7 +199,7 @@ def test_retry_topics_of_a_deleted_topic_go_bit_by_bit(monkeypatch: pytest.Monke
     request = RemotingCommand(code, ext_fields={"topic": "T"})
     broker.handlers[code](request, FakePeer()).addCallback(answered.append)
     assert not answered
-    assert go_on(broker, answered).code == ResponseCode.SUCCESS
+    assert go_on(broker, answered, 20_000).code == ResponseCode.SUCCESS
     assert sum(removed) == 1 + groups_with_retries and max(removed) <= 20
     assert not any(topic.startswith("%RETRY%") for topic in broker.store.queue_topics())
     assert not broker.offsets.groups_of("T")

@@ -283,6 +283,17 @@ def chat_in_one_frame(server: GrpcInMemory, *messages: bytes) -> Any:
     return response
 
 
+def slow_echo(service: Service, rounds: Rounds, seconds: float) -> GrpcInMemory:
+    """A server whose ECHO takes so long each time."""
+
+    def slow(request: BytesValue, call: ICall) -> BytesValue:
+        rounds.rightNow += seconds
+        return request
+
+    service.methods[ECHO] = Unary(BytesValue, slow)
+    return GrpcInMemory(service.methods, clock=rounds)
+
+
 def test_messages_of_one_frame_take_turns(service: Service) -> None:
     rounds = Rounds()
     heard: list[int] = []
@@ -311,13 +322,7 @@ def test_messages_of_one_frame_take_turns(service: Service) -> None:
 
 def test_frames_that_take_long_take_turns(service: Service) -> None:
     rounds = Rounds()
-
-    def slow(request: BytesValue, call: ICall) -> BytesValue:
-        rounds.rightNow += 0.05
-        return request
-
-    service.methods[ECHO] = Unary(BytesValue, slow)
-    server = GrpcInMemory(service.methods, clock=rounds)
+    server = slow_echo(service, rounds, 0.05)
     client = server.connect()
     client.corked = True
     responses = [client.call(ECHO, value(b"%d" % number)) for number in range(100)]
@@ -331,13 +336,7 @@ def test_frames_that_take_long_take_turns(service: Service) -> None:
 
 def test_one_dear_frame_of_each_of_many_clients_takes_turns(service: Service) -> None:
     rounds = Rounds()
-
-    def slow(request: BytesValue, call: ICall) -> BytesValue:
-        rounds.rightNow += 0.03
-        return request
-
-    service.methods[ECHO] = Unary(BytesValue, slow)
-    server = GrpcInMemory(service.methods, clock=rounds)
+    server = slow_echo(service, rounds, 0.03)
     clients = [server.connect() for _ in range(64)]
     answers = [client.call(ECHO, value(b"dear")) for client in clients]
     # What all of them have sent is read in one round.
