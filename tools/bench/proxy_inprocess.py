@@ -3,7 +3,8 @@ bytes for both go.
 
 `python -m tools.bench.proxy_inprocess [--case NAME] [--messages N] [--profile]` prints CPU time
 (user and system) a message, best of several rounds. Clients write what stock's Java client 5.2.0
-does. Neither they nor the broker, which answers in the next turn, are counted.
+does. They are not counted, nor is the broker, which answers in the next turn; that of the cases of
+local mode, a whole one with real files in the proxy's process, is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import argparse
 import cProfile
 import pstats
+import shutil
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Sequence
@@ -22,6 +25,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IStreamClientEndpoint
 from zope.interface import implementer
 
+from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.extra_info import OffsetInfos
@@ -30,6 +34,7 @@ from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.message.types import MESSAGE_TYPE, MIXED_TYPE
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.grpc.framing import encode_message
 from rocketmq_tw.proxy.grpc.latency import call_latency
@@ -42,6 +47,7 @@ from rocketmq_tw.proxy.http2.frames import (
     FrameType,
     make_frame,
 )
+from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.proto import messages as pb
 from rocketmq_tw.proxy.proto.messages import Duration, Timestamp
@@ -55,7 +61,7 @@ from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.frame import FrameDecoder
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
-from tools.bench.inprocess import MemoryTransport, Turns, at_once
+from tools.bench.inprocess import InProcess, MemoryTransport, Turns, at_once
 
 _TOPIC, _GROUP, _BROKER = "bench-topic", "bench-group", "bench"
 _BROKER_ADDRESS = "127.0.0.1:10911"
@@ -74,6 +80,8 @@ class Case(NamedTuple):
     connections: int = 1
     receives: bool = False
     in_order: bool = False
+    #: The proxy is in the broker's process.
+    local: bool = False
 
 
 CASES = {
@@ -84,6 +92,10 @@ CASES = {
     "send-16-in-order": Case(16, in_order=True),
     "receive": Case(_BATCH, receives=True),
     "receive-4": Case(4, receives=True),
+    "local-send-1": Case(1, local=True),
+    "local-send-16": Case(16, local=True),
+    "local-send-64": Case(64, local=True),
+    "local-receive": Case(_BATCH, receives=True, local=True),
 }
 
 
@@ -357,22 +369,35 @@ def _messages(data: bytearray) -> list[bytes]:
 
 
 class ProxyInProcess:
-    """A proxy before a broker, and its clients."""
+    """A proxy, before a broker or in the process of one whose files are below `home`, and its
+    clients."""
 
-    def __init__(self, connections: int) -> None:
-        self._reactor = Turns()
+    def __init__(self, connections: int, home: str | None = None) -> None:
+        self._local = None if home is None else InProcess(home, 1)
+        self._reactor = Turns() if self._local is None else self._local.reactor
         self._broker = _Broker()
         config = ProxyConfig(namesrv_addr=_BROKER_ADDRESS)
-        brokers = ClusterBrokers(
+        cluster = ClusterBrokers(
             self._reactor,
             config,
             lambda: RemotingClient(self._reactor, endpoint_for=self._broker.endpoint),
         )
+        brokers: IBrokers = cluster
+        if self._local is not None:
+            self._local.broker[Tables].topics.update(
+                TopicConfig(
+                    topic_name=_TOPIC,
+                    read_queue_nums=_QUEUES,
+                    write_queue_nums=_QUEUES,
+                    attributes={f"+{MESSAGE_TYPE}": MIXED_TYPE},
+                )
+            )
+            brokers = LocalBrokers(self._reactor, self._local.broker, cluster)
         proxy = Proxy(self._reactor, config, brokers, at_once)
         grpc = GrpcServer(self._reactor, GrpcConfig(), proxy.methods, call_latency().record)
         server = RemotingServer(self._reactor, NettyServerConfig())
         factory = server.listener(http2=grpc.connection).factory
-        brokers.start()
+        cluster.start()
         proxy.start()
         self.cpu_seconds = 0.0
         self.profile: cProfile.Profile | None = None
@@ -406,6 +431,11 @@ class ProxyInProcess:
         for client in self.clients:
             client.take()
 
+    def close(self) -> None:
+        """Ends the broker of this process."""
+        if self._local is not None:
+            self._local.close()
+
     def _serve(self, work: Sequence[tuple[Any, bytes]]) -> None:
         for protocol, data in work:
             protocol.dataReceived(data)
@@ -414,12 +444,28 @@ class ProxyInProcess:
 
 def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = None) -> float:
     """CPU time of a message, the best of `_ROUNDS`."""
-    running = ProxyInProcess(case.connections)
+    if not case.local:
+        return _measured(ProxyInProcess(case.connections), case, messages, profile)
+    home = tempfile.mkdtemp(prefix="rmq-inprocess-")
+    running = ProxyInProcess(case.connections, home)
+    try:
+        return _measured(running, case, messages, profile)
+    finally:
+        running.close()
+        shutil.rmtree(home)
+
+
+def _measured(
+    running: ProxyInProcess, case: Case, messages: int, profile: cProfile.Profile | None
+) -> float:
     freeze_startup_objects()
     round_of = _receives if case.receives else _sends
     most = max(messages // _ROUNDS, case.calls * case.connections)
     best = float("inf")
     for number in range(_ROUNDS + 1):
+        if case.receives and case.local:
+            # The broker of the others makes what it gives out.
+            _sends(running, case, most + 2 * _BATCH)
         running.cpu_seconds = 0.0
         running.profile = profile if number else None
         done = round_of(running, case, most)
