@@ -141,16 +141,11 @@ def check_queue(queue: MessageQueue | None, topic: str) -> None:
         )
 
 
-def send_command(
-    prepared: Prepared,
-    group: str,
-    queue: MessageQueue,
-    born_timestamp: int,
-    *,
-    oneway: bool = False,
-) -> RemotingCommand:
-    """Returns the request (310 or 320) that sends to `queue`."""
-    header = SendMessageRequestHeaderV2(
+def send_header(
+    prepared: Prepared, group: str, queue: MessageQueue, born_timestamp: int
+) -> SendMessageRequestHeaderV2:
+    """Returns the header of the request (310 or 320) that sends to `queue`."""
+    return SendMessageRequestHeaderV2(
         producer_group=group,
         topic=prepared.topic,
         default_topic=AUTO_CREATE_TOPIC,
@@ -165,11 +160,20 @@ def send_command(
         batch=prepared.batch,
         broker_name=queue.broker_name,
     )
+
+
+def send_command(
+    prepared: Prepared,
+    group: str,
+    queue: MessageQueue,
+    born_timestamp: int,
+    *,
+    oneway: bool = False,
+) -> RemotingCommand:
+    """Returns the request (310 or 320) that sends to `queue`."""
+    header = send_header(prepared, group, queue, born_timestamp)
     code = RequestCode.SEND_BATCH_MESSAGE if prepared.batch else RequestCode.SEND_MESSAGE_V2
-    command = RemotingCommand.request(code, header, prepared.body, oneway=oneway)
-    # A broker of this process need not read it again.
-    command.made_of = header
-    return command
+    return RemotingCommand.request(code, header, prepared.body, oneway=oneway)
 
 
 def prepare_again(

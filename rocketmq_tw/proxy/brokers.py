@@ -8,8 +8,12 @@ import attrs
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
+from rocketmq_tw.client.commands import read_send
+from rocketmq_tw.client.message import SendResult
+from rocketmq_tw.client.preparing import Prepared, send_command
 from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -65,6 +69,17 @@ class IBrokers(Interface):
         A heartbeat (34) of one that is `unseen` comes there without those groups.
         """
 
+    def send(
+        queue: MessageQueue,
+        prepared: Prepared,
+        born_timestamp: int,
+        timeout: float,
+        properties: dict[str, str] | None = None,
+    ) -> Deferred[SendResult]:
+        """Sends to the queue; its topic stands for the group of a producer. `born_timestamp` is in
+        ms; `properties` are those of `prepared` where it is one message, and are kept. Fires with
+        where it is stored; fails as `ask` does, and with `BrokerError` where it is refused."""
+
     def withdraw(request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         """Has a pop (200050) that was asked for `client` be held no more, where its broker is in
         this process; returns whether it was. Then `ask` fails with `RequestTimeout` soon, but for
@@ -104,6 +119,23 @@ class IBrokers(Interface):
     def are_told() -> bool:
         """Returns whether name servers have told which brokers there are: until then one that is
         not known may well be there."""
+
+
+def send_by_request(
+    brokers: IBrokers,
+    queue: MessageQueue,
+    prepared: Prepared,
+    born_timestamp: int,
+    timeout: float,
+) -> Deferred[SendResult]:
+    """Sends as `IBrokers.send` does, by a request that the broker is asked."""
+    command = send_command(prepared, prepared.topic, queue, born_timestamp)
+    asked = brokers.ask(queue.broker_name, command, timeout)
+    return asked.addCallback(_sent, queue, prepared)
+
+
+def _sent(answer: RemotingCommand, queue: MessageQueue, prepared: Prepared) -> SendResult:
+    return read_send(queue.broker_name, answer, prepared, queue)
 
 
 def unseen_groups(brokers: IBrokers, client: IProxyClient, groups: Iterable[str]) -> set[str]:

@@ -84,9 +84,8 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
 
     `code` is a request code or a response code, after `is_response`. `ext_fields` are the
     header's fields, strings on the wire; `header(Type)` reads them typed. `opaque` ties a
-    response to its request on one connection. Not on the wire are `suspended`, whether the request
-    waited until there was something to answer, or the response answers such a one, and `made_of`,
-    the header that says what `ext_fields` say, where whoever made the request left it there.
+    response to its request on one connection. Not on the wire is `suspended`: whether the request
+    waited until there was something to answer, or the response answers such a one.
     """
 
     code: int
@@ -99,7 +98,6 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
     version: int = VERSION_5_3_3
     serialization: SerializeType = SerializeType.JSON
     suspended: bool = False
-    made_of: Header | None = None
 
     @classmethod
     def request(

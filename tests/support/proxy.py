@@ -13,14 +13,16 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
-from twisted.internet.defer import Deferred, ensureDeferred, fail, succeed
+from twisted.internet.defer import Deferred, ensureDeferred, fail, maybeDeferred, succeed
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
+from rocketmq_tw.client.message import SendResult
+from rocketmq_tw.client.preparing import Prepared
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.types import MESSAGE_TYPE
 from rocketmq_tw.net.errors import ConnectError, RemotingError
-from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient
+from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient, send_by_request
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
 from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity
 from rocketmq_tw.proxy.heartbeat_sync.sync import HeartbeatSync
@@ -35,6 +37,7 @@ from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -236,8 +239,18 @@ class PlayedBrokers:
             return succeed(self._topic_config(request))
         answer = self._answers.get(request.code)
         assert answer is not None, f"nobody answers {request!r}"
-        found = answer(request)
-        return found if isinstance(found, Deferred) else succeed(found)
+        ask: Callable[[RemotingCommand], Any] = answer
+        return maybeDeferred(ask, request)
+
+    def send(
+        self,
+        queue: MessageQueue,
+        prepared: Prepared,
+        born_timestamp: int,
+        timeout: float,
+        properties: dict[str, str] | None = None,
+    ) -> Deferred[SendResult]:
+        return send_by_request(self, queue, prepared, born_timestamp, timeout)
 
     def withdraw(self, request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         return False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from rocketmq_tw.broker.filters.compile_budget import CompileBudget
 from rocketmq_tw.config.proxy import ProxyConfig
@@ -254,7 +254,7 @@ class ReceivingWorld:
     def ask(self, method: str, request: Any, call: FakeCall | None = None) -> Any:
         """The response of a unary method."""
         handler = self.methods[SERVICE + method].handler
-        return self.until(Deferred.fromCoroutine(handler(request, call or self.call())))
+        return self.until(maybeDeferred(handler, request, call or self.call()))
 
     def ack(
         self, *messages: Any, call: FakeCall | None = None, group: str = "G", topic: str = "Topic"

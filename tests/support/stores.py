@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.files.interface import IFiles, NoFileError
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.store.message_store import MessageStore
@@ -121,3 +122,13 @@ def by_key(
     for _ in store.search_by_key(topic, key, limit, begin, end, found):
         pass
     return found
+
+
+def stored_files(files: IFiles, path: str = ROOT) -> Iterator[tuple[str, bytes]]:
+    """Yields the path and the content of each file below a directory."""
+    names = files.list(path)
+    if not names:
+        with suppress(NoFileError):
+            yield path, files.read(path)
+    for name in names:
+        yield from stored_files(files, f"{path}/{name}")

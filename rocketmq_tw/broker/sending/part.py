@@ -12,7 +12,8 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
-from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.sending.beside import GivenBackBeside
 from rocketmq_tw.broker.sending.checks import SendChecks
 from rocketmq_tw.broker.sending.message_sizes import MessageSizes
@@ -55,12 +56,14 @@ class Sending(Part):
         clients: Clients,
         stats: Stats,
         brokers: BrokerClient,
+        role: RoleHolder,
     ) -> None:
         retries = Retries(
             tables.topics, tables.groups, clients.locks.holds_any, stats.traffic.buried
         )
         writing.redirects.by_topic(RETRY_PREFIX, retries.redirect)
         self._host = host
+        self._role = role
         self._addresses = addresses
         self._unique_ids: UniqueIds | None = None
         self.checks = SendChecks(
@@ -83,6 +86,8 @@ class Sending(Part):
             self._sizes,
             stats,
         )
+        #: Takes the messages of this process for as long as the broker is a master that serves.
+        self.plain: PlainSends | None = None
         self._plain_sends = partial(
             PlainSends, host.config, send, self.checks, writing, tables, stats
         )
@@ -106,6 +111,14 @@ class Sending(Part):
         if not role.copies_log:
             return refusals
         return refusals | self._beside.handlers(refusals[RequestCode.CONSUMER_SEND_MSG_BACK])
+
+    def ready(self, state: RoleState) -> None:
+        if state.role is Role.MASTER:
+            self.plain = self._plain_sends()
+            self._role.scope.on_end(self._take_no_more)
+
+    def _take_no_more(self) -> None:
+        self.plain = None
 
     def frame_handlers(self, role: Role) -> Mapping[int, FrameHandler]:
         if role is not Role.MASTER:

@@ -1,9 +1,9 @@
 """The way of plain sends: request 310 for a topic that exists, with a message that nothing makes
-special, in the JSON that stock's clients write.
+special, in the JSON that stock's clients write, or from a proxy in this process.
 
-They go from frame to answer without a command for either; their checks, messages, places and counts
-are those of `send.py`. Whatever is not plain, or would be refused, is left as it came and goes the
-general way.
+They are stored without a command for the request or its answer; their checks, messages, places and
+counts are those of `send.py`. Whatever is not plain, or would be refused, is left as it came and
+goes the general way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rocketmq_tw.broker.sending.checks import SendChecks, check_room
 from rocketmq_tw.broker.sending.send import SendRequests
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.writing.commit import STORED
+from rocketmq_tw.broker.writing.commit import STORED, Done
 from rocketmq_tw.broker.writing.incoming import RETURN_PREFIXES
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
@@ -27,13 +27,13 @@ from rocketmq_tw.message.properties import (
     waits_for_store,
 )
 from rocketmq_tw.message.types import check_message_type
-from rocketmq_tw.net.interfaces import IFramePeer
+from rocketmq_tw.net.interfaces import IFramePeer, IPeer
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, VERSION_5_3_3, SerializeType
 from rocketmq_tw.wire.frame import Frame, encode_frame
-from rocketmq_tw.wire.headers.send import JsonSend, read_json_send
+from rocketmq_tw.wire.headers.send import JsonSend, SendMessageRequestHeader, read_json_send
 
 _CODE = int(RequestCode.SEND_MESSAGE_V2)
 _JSON = SerializeType.JSON
@@ -59,7 +59,7 @@ class PlainSends:
         self._sends = sends
         self._checks = checks
         self._stats = stats
-        self._append = writing.commit.append_if_accepted
+        self._commit = writing.commit
         self._mappings = tables.mappings
         self._topics = tables.topics
         self._announcements = tables.announcements
@@ -74,7 +74,7 @@ class PlainSends:
         try:
             request: JsonSend = read_json_send(frame.header)
             opaque, header = request.opaque, request.fields
-            name, text = header.topic, header.properties
+            text = header.properties
             if (
                 request.code != _CODE
                 or request.flag & RESPONSE_FLAG
@@ -82,18 +82,75 @@ class PlainSends:
                 or peer.has_open(opaque)
                 or not _is_utf8(frame.header)
                 or text is None
-                or header.batch
+            ):
+                return False
+            properties = parse_properties(text)
+            unique_id = properties.get(UNIQ_KEY)
+            if unique_id is None:
+                return False
+        except Exception:
+            # The general way meets it again and says what it is.
+            return False
+        oneway, queue_id = bool(request.flag & ONEWAY_FLAG), header.queue_id
+
+        def done(code: ResponseCode, appended: Appended) -> None:
+            if code is _SUCCESS:
+                answer = b"" if oneway else self._answer(opaque, queue_id, unique_id, appended)
+                peer.reply_encoded(opaque, answer)
+                return
+            response = self._sends.response(code, appended, queue_id, unique_id)
+            response.opaque = opaque
+            response.flag |= request.flag & ONEWAY_FLAG
+            peer.reply(response)
+
+        if not self._store(header, text, properties, body, peer, done, since):
+            return False
+        peer.opened(_CODE, opaque, len(body), oneway=oneway)
+        return True
+
+    @property
+    def answers_in_turn(self) -> bool:
+        """Whether what is stored now is answered when this turn of the reactor ends."""
+        return self._commit.answers_in_turn
+
+    def store(
+        self,
+        header: SendMessageRequestHeader,
+        properties: dict[str, str],
+        body: bytes,
+        peer: IPeer,
+        done: Done,
+    ) -> bool:
+        """Stores a message of this process where it is a plain one. `properties`, which are kept,
+        are those of the header, `UNIQ_KEY` among them. Returns False where it goes the general
+        way; else `done` is called later with how it ended."""
+        since, text = self._stats.seconds(), header.properties
+        return text is not None and self._store(header, text, properties, body, peer, done, since)
+
+    def _store(
+        self,
+        header: SendMessageRequestHeader,
+        text: str,
+        properties: dict[str, str],
+        body: bytes,
+        peer: IPeer,
+        done: Done,
+        since: float,
+    ) -> bool:
+        """`text` or parsed `properties` are those of the header; `since` is what the clock of
+        latencies told when it came."""
+        name = header.topic
+        try:
+            if (
+                header.batch
                 or transaction_value(header.sys_flag)
                 or header.queue_id < 0
                 or self._topics.get(name) is None
                 or name in self._mappings
                 or name.startswith(RETURN_PREFIXES)
                 or self._announcements.under_way(name) is not None
+                or not self._sends.is_plain(name, properties)
             ):
-                return False
-            properties = parse_properties(text)
-            unique_id = properties.get(UNIQ_KEY)
-            if unique_id is None or not self._sends.is_plain(name, properties):
                 return False
             topic = self._checks.check(header, body, peer)
             if self._config.enable_topic_message_type_check:
@@ -104,25 +161,18 @@ class PlainSends:
         except Exception:
             # The general way meets it again and says what it is.
             return False
-        oneway, queue_id, size = bool(request.flag & ONEWAY_FLAG), header.queue_id, len(body)
+        queue_id, size = header.queue_id, len(body)
 
-        def done(code: ResponseCode, appended: Appended) -> None:
+        def ended(code: ResponseCode, appended: Appended) -> None:
             self._checks.in_flight -= size
             if code in STORED:
                 self._sends.count(name, type_, queue_id, since, appended)
-            if code is _SUCCESS:
-                answer = b"" if oneway else self._answer(opaque, queue_id, unique_id, appended)
-                peer.reply_encoded(opaque, answer)
-                return
-            response = self._sends.response(code, appended, queue_id, unique_id)
-            response.opaque = opaque
-            response.flag |= request.flag & ONEWAY_FLAG
-            peer.reply(response)
+            done(code, appended)
 
-        if not self._append(message, done, wait=waits_for_store(properties)):
+        wait = waits_for_store(properties)
+        if not self._commit.append_if_accepted(message, ended, wait=wait):
             return False
         self._checks.in_flight += size
-        peer.opened(_CODE, opaque, size, oneway=oneway)
         return True
 
     def _answer(self, opaque: int, queue_id: int, unique_id: str, appended: Appended) -> bytes:

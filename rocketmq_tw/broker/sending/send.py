@@ -60,7 +60,8 @@ _SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 #: Messages of one batch, which are stored in one go; their ids are in one answer.
 MAX_BATCHED = 32_768
 
-_REMARKS = {
+#: What senders are told beside a code that is not SUCCESS.
+REMARKS = {
     ResponseCode.FLUSH_DISK_TIMEOUT: "stored, but not on stable storage within syncFlushTimeout",
     ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored, but not on enough replicas within slaveTimeout",
     ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but too few replicas keep up with the master",
@@ -128,7 +129,7 @@ class SendRequests:
     def send(self, request: RemotingCommand, peer: IPeer) -> None:
         """Answers later through the peer; raises `RequestError` where the message is refused."""
         since = self._stats.seconds()
-        header = read_send_header(request.code, request.ext_fields, request.made_of)
+        header = read_send_header(request.code, request.ext_fields)
         logic_queue = None
         if header.topic in self._mappings and header.lo is not False:
             logic_queue = self._mappings.queue(header.topic, header.queue_id, any_led=True)
@@ -295,7 +296,7 @@ class SendRequests:
             if unique_id is not None:
                 fields["transactionId"] = unique_id
         fields |= answered_properties(self._config)
-        return RemotingCommand(code, fields, flag=RESPONSE_FLAG, remark=_REMARKS.get(code))
+        return RemotingCommand(code, fields, flag=RESPONSE_FLAG, remark=REMARKS.get(code))
 
 
 def _batch_of(draft: Draft) -> Batch:

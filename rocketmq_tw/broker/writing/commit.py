@@ -177,6 +177,12 @@ class Commit:
             self._open_turn()
         return True
 
+    @property
+    def answers_in_turn(self) -> bool:
+        """Whether what is appended now is answered when this turn of the reactor ends, and waits
+        neither for a disk nor for replicas."""
+        return self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH"
+
     def safe(self) -> Deferred[ResponseCode]:
         """Fires with how a message would end that is appended now and waits; appends none. All that
         was appended before is as safe by then as messages are promised to be, and in its queues as
@@ -193,7 +199,7 @@ class Commit:
         entry = (done, Appended(end, end, 0, 0, ""), True)
         if self._turn_is_open:
             self._appends.append(entry)
-        elif self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
+        elif self.answers_in_turn:
             done(ResponseCode.SUCCESS, entry[1])
         else:
             self._answer_or_wait([entry], self._clock.seconds())
@@ -320,7 +326,7 @@ class Commit:
         self._is_ending_turn = True
         self._written.tell()
         self._is_ending_turn = False
-        if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
+        if self.answers_in_turn:
             self._answer_all(appends, ResponseCode.SUCCESS, began)
         else:
             self._answer_or_wait(appends, began)

@@ -12,12 +12,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from rocketmq_tw.client.message import SendResult
 from rocketmq_tw.client.name_servers import NameServers
+from rocketmq_tw.client.preparing import Prepared
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.net.interfaces import IPeer, IRemotingClient
 from rocketmq_tw.proxy.broker_lines import BrokerLines
-from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient
+from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient, send_by_request
 from rocketmq_tw.proxy.cluster.departures import Departures
 from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
 from rocketmq_tw.proxy.cluster.lanes import Lanes
@@ -27,6 +29,7 @@ from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.log_throttle import LogThrottleByKey
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import decode_heartbeat
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -118,6 +121,16 @@ class ClusterBrokers:
             return fail()
         asked = connection.request(address, request, timeout)
         return asked.addErrback(self._not_answered)
+
+    def send(
+        self,
+        queue: MessageQueue,
+        prepared: Prepared,
+        born_timestamp: int,
+        timeout: float,
+        properties: dict[str, str] | None = None,
+    ) -> Deferred[SendResult]:
+        return send_by_request(self, queue, prepared, born_timestamp, timeout)
 
     def withdraw(self, request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         return False

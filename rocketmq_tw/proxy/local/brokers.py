@@ -4,21 +4,31 @@ the network."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.sending.part import Sending
+from rocketmq_tw.broker.sending.plain import PlainSends
+from rocketmq_tw.broker.sending.send import REMARKS
+from rocketmq_tw.client.commands import SEND_STATUSES
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.client.message import SendResult
+from rocketmq_tw.client.preparing import Prepared, send_header
 from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.net.in_process import InProcessPeer, call_handler
-from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient
+from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient, send_by_request
 from rocketmq_tw.proxy.memberships import Membership, unregistration_of
+from rocketmq_tw.store.interface import Appended
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 
 #: Seconds that a oneway request may take.
@@ -45,6 +55,7 @@ class LocalBrokers:
         self._others = others
         self.unseen_changed = others.unseen_changed
         self._name = broker.config.broker_name
+        self._sending = broker[Sending]
         self._own = self._peer("proxy")
         #: The clients that the broker knows by peers of their own.
         self._peers: dict[IProxyClient, InProcessPeer] = {}
@@ -76,6 +87,23 @@ class LocalBrokers:
             return self._pop(request, timeout, client)
         peer = self._peer_of(request, client)
         return call_handler(self._broker.listener.handlers, request, peer, timeout, self._clock)
+
+    def send(
+        self,
+        queue: MessageQueue,
+        prepared: Prepared,
+        born_timestamp: int,
+        timeout: float,
+        properties: dict[str, str] | None = None,
+    ) -> Deferred[SendResult]:
+        plain = self._sending.plain
+        if plain is not None and properties is not None and queue.broker_name == self._name:
+            sent = self._store(plain, queue, prepared, born_timestamp, properties)
+            if sent is not None:
+                if not plain.answers_in_turn:
+                    sent.addTimeout(timeout, self._clock, self._timed_out)
+                return sent
+        return send_by_request(self, queue, prepared, born_timestamp, timeout)
 
     def withdraw(self, request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         pop = self._pops.get(client, {}).get(request.opaque)
@@ -133,6 +161,45 @@ class LocalBrokers:
 
     def _is_here(self, broker_name: str) -> bool:
         return broker_name == self._name and self._broker.role.role is Role.MASTER
+
+    def _store(
+        self,
+        plain: PlainSends,
+        queue: MessageQueue,
+        prepared: Prepared,
+        born_timestamp: int,
+        properties: dict[str, str],
+    ) -> Deferred[SendResult] | None:
+        """Hands a message to the broker as it is; returns None where it has to be asked by a
+        request."""
+        sent: Deferred[SendResult] = Deferred()
+
+        def done(code: ResponseCode, appended: Appended) -> None:
+            status = SEND_STATUSES.get(code)
+            if status is None:
+                sent.errback(BrokerError(queue.broker_name, code, REMARKS.get(code)))
+                return
+            sent.callback(
+                SendResult(
+                    status,
+                    prepared.message_id,
+                    appended.message_ids,
+                    queue,
+                    appended.queue_offset,
+                    prepared.message_id,
+                )
+            )
+
+        header = send_header(prepared, prepared.topic, queue, born_timestamp)
+        stored = plain.store(header, properties, prepared.body, self._own, done)
+        return sent if stored else None
+
+    def _timed_out(self, result: Any, timeout: float) -> Any:
+        """Tells who waits for a message to be safe that it was not within `timeout` seconds."""
+        if isinstance(result, Failure) and result.check(CancelledError):
+            address = self._own.local_address
+            raise RequestTimeout(address, RequestCode.SEND_MESSAGE_V2, timeout)
+        return result
 
     def _pop(
         self, request: RemotingCommand, timeout: float, client: IProxyClient | None

@@ -34,6 +34,7 @@ from rocketmq_tw.proxy.proto.messages import (
     SystemProperties,
     Timestamp,
 )
+from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.errors import RequestError
 
 #: Types of messages that newer clients have. They have fields that this protocol does not know.
@@ -271,24 +272,35 @@ class TopicTypes:
         self._metadata = metadata
         self._config = config
 
-    async def check(self, topic: str, types: frozenset[str], seconds: float) -> None:
-        """Raises `StatusError` where messages of these types may not be in a topic; all may be
-        where no broker says within `seconds` what it takes."""
+    def check_known(self, topic: str, types: frozenset[str]) -> bool:
+        """Raises `StatusError` where messages of these types may not be in a topic; returns False
+        where a broker has to be asked, as `check` does."""
         if not self._config.enable_topic_message_type_check or not has_type(topic):
-            return
+            return True
         found = self._metadata.known_topic(topic)
         if found is None:
+            return False
+        _check_types(topic, found, types)
+        return True
+
+    async def check(self, topic: str, types: frozenset[str], seconds: float) -> None:
+        """Raises `StatusError` as `check_known` does; messages of all types may be in a topic where
+        no broker says within `seconds` what it takes."""
+        if not self.check_known(topic, types):
             found = await self._metadata.topic_within(topic, seconds)
-        if found is None:
-            return
-        wanted = topic_type(found.attributes)
-        if wanted != MIXED_TYPE and types != {wanted}:
-            (other, *_) = sorted(types - {wanted})
-            raise StatusError(
-                Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-                f"the topic {topic} takes {wanted} messages, this one is {other}: send it to a"
-                f" topic of its type, or change the topic's attribute {MESSAGE_TYPE}",
-            )
+            if found is not None:
+                _check_types(topic, found, types)
+
+
+def _check_types(topic: str, found: TopicConfig, types: frozenset[str]) -> None:
+    wanted = topic_type(found.attributes)
+    if wanted != MIXED_TYPE and types != {wanted}:
+        (other, *_) = sorted(types - {wanted})
+        raise StatusError(
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            f"the topic {topic} takes {wanted} messages, this one is {other}: send it to a"
+            f" topic of its type, or change the topic's attribute {MESSAGE_TYPE}",
+        )
 
 
 def _check_type(kind: int) -> None:

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 from twisted.internet.defer import Deferred, TimeoutError
 from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 
+from rocketmq_tw.net.protocol import as_deferred
 from rocketmq_tw.proxy.grpc.interfaces import SMALL_REQUEST, GrpcError, ICall, RequestLimits, Unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
 from rocketmq_tw.proxy.proto.messages import Code
@@ -35,15 +37,24 @@ def unary(
 ) -> Unary:
     """Returns a method whose errors are told by the status that its response has inside."""
 
-    async def answer(asked: Q, call: ICall) -> R:
+    def refused(error: Exception) -> R:
+        made: Any = response
+        answered: R = made(status=status_of(error))
+        return answered
+
+    def failed(failure: Failure) -> Any:
+        error = failure.value
+        if isinstance(error, GrpcError) or not isinstance(error, Exception):
+            return failure
+        return refused(error)
+
+    def answer(asked: Q, call: ICall) -> R | Deferred[R]:
         try:
-            return await handler(asked, call)
+            return as_deferred(handler(asked, call)).addErrback(failed)
         except GrpcError:
             raise
         except Exception as error:
-            failed: Any = response
-            answered: R = failed(status=status_of(error))
-            return answered
+            return refused(error)
 
     return Unary(request, answer, limits)
 

@@ -19,7 +19,12 @@ from rocketmq_tw.message.compression import (
     gzip_to_zlib,
 )
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
-from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE, message_type
+from rocketmq_tw.message.types import (
+    DELAY_TYPE,
+    MESSAGE_TYPES,
+    TRANSACTION_TYPE,
+    message_type,
+)
 from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.grpc.interfaces import LARGEST_UNPACKED, RequestLimits
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, client_topic
@@ -47,15 +52,20 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZLIB_MAGIC = b"\x78"
 
 
+#: By the type of one message, the types of all.
+_ONLY = {kind: frozenset([kind]) for kind in MESSAGE_TYPES}
+
+
 class Outgoing(NamedTuple):
     """Messages that passed all checks but the topic's type: `types` are theirs, `group` the message
-    group of all; empty without."""
+    group of all; empty without. `properties` are those of the one message; None for a batch."""
 
     prepared: Prepared
     ids: Sequence[str]
     types: frozenset[str]
     group: str
     born_timestamp: int
+    properties: dict[str, str] | None
 
     @property
     def is_half(self) -> bool:
@@ -84,9 +94,34 @@ class OutgoingMessages:
             beside=_MOST_BESIDE,
         )
 
-    async def prepare(self, messages: Sequence[Message], client: str) -> Outgoing:
+    def prepare(self, messages: Sequence[Message], client: str) -> Outgoing | None:
         """Returns what is sent for the messages of one request of the client at the address
-        `client`; raises `StatusError` that says what is wrong with one of them."""
+        `client`; None where bodies are packed, which `unpack` reads. Raises `StatusError` that
+        says what is wrong with one of them."""
+        for message in messages:
+            if message.system_properties.body_encoding == _GZIP:
+                return None
+        topic, properties = self._checked(messages, client)
+        return self._outgoing(topic, properties, [message.body for message in messages], 0)
+
+    async def unpack(self, messages: Sequence[Message], client: str) -> Outgoing:
+        """Returns what `prepare` does for messages whose bodies are packed."""
+        topic, properties = self._checked(messages, client)
+        packed = [message.system_properties.body_encoding == _GZIP for message in messages]
+        if False in packed:
+            raise StatusError(
+                Code.MESSAGE_CORRUPTED,
+                "the messages of a request have one body encoding: pack all of them or none",
+            )
+        bodies = [await self._zlib(message.body, client) for message in messages]
+        flag = compression_flag(CompressionType.ZLIB)
+        return self._outgoing(topic, properties, bodies, flag)
+
+    def _checked(
+        self, messages: Sequence[Message], client: str
+    ) -> tuple[str, list[dict[str, str]]]:
+        """Returns the topic of messages, and the properties that each is sent with; raises
+        `StatusError`."""
         if not messages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "no message to send: give one at least")
         resource = messages[0].topic
@@ -102,61 +137,37 @@ class OutgoingMessages:
             own = user_properties(message)
             self._checks.check(message, own)
             properties.append(self._properties(message.system_properties, own, topic, born_host))
-        sys_flag, bodies = 0, [message.body for message in messages]
-        packed = [message.system_properties.body_encoding == _GZIP for message in messages]
-        if True in packed:
-            sys_flag, bodies = await self._zlib_bodies(bodies, packed, client)
-        types = frozenset(map(message_type, properties))
-        if len(messages) > 1:
-            return self._batch(topic, properties, bodies, sys_flag, types)
-        (own,), (body,) = properties, bodies
-        if TRANSACTION_TYPE in types:
-            sys_flag |= TRANSACTION_PREPARED
-        prepared = Prepared(topic, body, _text(own), sys_flag, 0, own[props.UNIQ_KEY], False)
-        return self._outgoing(prepared, properties, types)
+        return topic, properties
 
-    def _batch(
+    def _outgoing(
         self,
         topic: str,
         properties: Sequence[dict[str, str]],
         bodies: Sequence[bytes],
         sys_flag: int,
-        types: frozenset[str],
     ) -> Outgoing:
-        if types & {TRANSACTION_TYPE, DELAY_TYPE}:
-            raise StatusError(
-                Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-                "several messages of one request may not be delayed, nor of transactions: send"
-                " them one by one",
-            )
-        if len({own.get(props.SHARDING_KEY) for own in properties}) > 1:
-            raise StatusError(
-                Code.ILLEGAL_MESSAGE_GROUP,
-                "the messages of a request have one message group: send those of others by"
-                " themselves",
-            )
-        body = encode_batch(
-            BatchedMessage(0, body, _text(own).encode())
-            for body, own in zip(bodies, properties, strict=True)
-        )
-        ids = ",".join(own[props.UNIQ_KEY] for own in properties)
-        # Brokers append these to each message's own.
-        text = _text({props.WAIT: "true"})
-        return self._outgoing(
-            Prepared(topic, body, text, sys_flag, 0, ids, True), properties, types
-        )
-
-    def _outgoing(
-        self, prepared: Prepared, properties: Sequence[dict[str, str]], types: frozenset[str]
-    ) -> Outgoing:
-        first = properties[0]
-        born = props.number(first.get(props.BORN_TIMESTAMP))
+        """Returns what is sent of messages that are checked; raises `StatusError`."""
+        own = properties[0]
+        message_id = own[props.UNIQ_KEY]
+        if len(properties) == 1:
+            kind = message_type(own)
+            if kind == TRANSACTION_TYPE:
+                sys_flag |= TRANSACTION_PREPARED
+            ids: Sequence[str] = (message_id,)
+            types, one = _ONLY[kind], own
+            prepared = Prepared(topic, bodies[0], _text(own), sys_flag, 0, message_id, False)
+        else:
+            ids = tuple([each[props.UNIQ_KEY] for each in properties])
+            types, one = frozenset(map(message_type, properties)), None
+            prepared = _batch(topic, properties, bodies, sys_flag, types)
+        born = props.number(own.get(props.BORN_TIMESTAMP))
         return Outgoing(
             prepared,
-            [own[props.UNIQ_KEY] for own in properties],
+            ids,
             types,
-            first.get(props.SHARDING_KEY, ""),
+            own.get(props.SHARDING_KEY, ""),
             self._now_ms() if born is None else born,
+            one,
         )
 
     def _properties(
@@ -178,19 +189,6 @@ class OutgoingMessages:
                 return level
         return len(self._delays)
 
-    async def _zlib_bodies(
-        self, bodies: Sequence[bytes], packed: Sequence[bool], client: str
-    ) -> tuple[int, list[bytes]]:
-        """Returns packed bodies as consumers read them, and the bits of the system flag that say
-        so."""
-        if False in packed:
-            raise StatusError(
-                Code.MESSAGE_CORRUPTED,
-                "the messages of a request have one body encoding: pack all of them or none",
-            )
-        read = [await self._zlib(body, client) for body in bodies]
-        return compression_flag(CompressionType.ZLIB), read
-
     async def _zlib(self, body: bytes, client: str) -> bytes:
         """Returns a packed body as consumers of all protocols read it."""
         if not body:
@@ -207,6 +205,34 @@ class OutgoingMessages:
             return await read
         except ValueError as error:
             raise StatusError(Code.MESSAGE_CORRUPTED, str(error)) from None
+
+
+def _batch(
+    topic: str,
+    properties: Sequence[dict[str, str]],
+    bodies: Sequence[bytes],
+    sys_flag: int,
+    types: frozenset[str],
+) -> Prepared:
+    """Returns several messages as one that is sent; raises `StatusError`."""
+    if types & {TRANSACTION_TYPE, DELAY_TYPE}:
+        raise StatusError(
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            "several messages of one request may not be delayed, nor of transactions: send them"
+            " one by one",
+        )
+    if len({own.get(props.SHARDING_KEY) for own in properties}) > 1:
+        raise StatusError(
+            Code.ILLEGAL_MESSAGE_GROUP,
+            "the messages of a request have one message group: send those of others by themselves",
+        )
+    body = encode_batch(
+        BatchedMessage(0, body, _text(own).encode())
+        for body, own in zip(bodies, properties, strict=True)
+    )
+    ids = ",".join(own[props.UNIQ_KEY] for own in properties)
+    # Brokers append these to each message's own.
+    return Prepared(topic, body, _text({props.WAIT: "true"}), sys_flag, 0, ids, True)
 
 
 def _read(body: bytes) -> bytes:

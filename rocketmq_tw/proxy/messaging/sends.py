@@ -6,17 +6,18 @@ its queue.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from math import inf
 
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
-from rocketmq_tw.client.commands import RETRY_ELSEWHERE, read_send
+from rocketmq_tw.client.commands import RETRY_ELSEWHERE
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.client.message import SendResult, SendStatus
-from rocketmq_tw.client.preparing import send_command
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RemotingError, RequestTimeout
 from rocketmq_tw.proxy.broker_lines import BrokerLines
@@ -98,20 +99,61 @@ class Sends:
             path("SendMessage"): unary(SendMessageRequest, SendMessageResponse, self._send, limits)
         }
 
-    async def _send(self, request: SendMessageRequest, call: ICall) -> SendMessageResponse:
-        outgoing = await self._outgoing.prepare(request.messages, call.address)
+    def _send(self, request: SendMessageRequest, call: ICall) -> Awaitable[SendMessageResponse]:
+        # Most messages need nothing that has to be waited for, and are taken by the first broker.
+        outgoing = self._outgoing.prepare(request.messages, call.address)
+        if outgoing is None:
+            return self._send_packed(request, call)
         topic = outgoing.prepared.topic
         route = self._brokers.known_route(topic)
         queues = () if route is None else self._queues.of(topic, route)
+        if not queues or not self._types.check_known(topic, outgoing.types):
+            return self._send_when_known(outgoing, queues, call)
+        seconds = seconds_left(call, self._clock, SEND_SECONDS)
+        queue = self._choose(outgoing, queues, None)
+        sent = self._send_to(queue, outgoing, seconds)
+        deadline = self._clock.seconds() + seconds
+        return sent.addCallbacks(
+            _response_to,
+            self._send_again,
+            callbackArgs=(outgoing,),
+            errbackArgs=(outgoing, queues, queue, call, deadline),
+        )
+
+    async def _send_packed(self, request: SendMessageRequest, call: ICall) -> SendMessageResponse:
+        outgoing = await self._outgoing.unpack(request.messages, call.address)
+        route = self._brokers.known_route(outgoing.prepared.topic)
+        queues = () if route is None else self._queues.of(outgoing.prepared.topic, route)
+        return await self._send_when_known(outgoing, queues, call)
+
+    async def _send_when_known(
+        self, outgoing: Outgoing, queues: Sequence[MessageQueue], call: ICall
+    ) -> SendMessageResponse:
+        """Sends once it is known where to, and what the topic takes."""
+        topic = outgoing.prepared.topic
         if not queues:
             queues = await self._writable(topic, call)
         seconds = seconds_left(call, self._clock, SEND_SECONDS)
         deadline = self._clock.seconds() + seconds
         await self._types.check(topic, outgoing.types, seconds * _CHECK_SHARE)
-        result = await self._deliver(outgoing, queues, call, deadline)
-        if outgoing.is_half:
-            result = _with_place(outgoing, result)
-        return _response(outgoing, result)
+        queue = self._choose(outgoing, queues, None)
+        sent = self._send_to(queue, outgoing, deadline - self._clock.seconds())
+        return _response_to(
+            await self._deliver(outgoing, queues, queue, sent, call, deadline), outgoing
+        )
+
+    def _send_again(
+        self,
+        failure: Failure,
+        outgoing: Outgoing,
+        queues: Sequence[MessageQueue],
+        queue: MessageQueue,
+        call: ICall,
+        deadline: float,
+    ) -> Deferred[SendMessageResponse]:
+        """Tries other queues where the first try, at `queue`, ended in a failure."""
+        delivery = self._deliver(outgoing, queues, queue, fail(failure), call, deadline)
+        return Deferred.fromCoroutine(delivery).addCallback(_response_to, outgoing)
 
     async def _writable(
         self, topic: str, call: ICall, *, anew: bool = False
@@ -137,14 +179,19 @@ class Sends:
             anew = True
 
     async def _deliver(
-        self, outgoing: Outgoing, queues: Sequence[MessageQueue], call: ICall, deadline: float
+        self,
+        outgoing: Outgoing,
+        queues: Sequence[MessageQueue],
+        queue: MessageQueue,
+        sent: Deferred[SendResult],
+        call: ICall,
+        deadline: float,
     ) -> SendResult:
-        """Returns where the messages went; raises what the last try failed with."""
-        failed: str | None = None
+        """Returns where the messages went, which are `sent` to `queue` at first; raises what the
+        last try failed with."""
         for tries_left in range(_TRIES - 1, -1, -1):
-            queue = self._choose(outgoing, queues, failed)
             try:
-                return await self._send_to(queue, outgoing, deadline - self._clock.seconds())
+                return await sent
             except (RemotingError, BrokerError) as error:
                 failed = queue.broker_name
                 if isinstance(error, RemotingError) and _is_to_avoid(error):
@@ -167,6 +214,8 @@ class Sends:
                         broker=failed,
                         error=error,
                     )
+            queue = self._choose(outgoing, queues, failed)
+            sent = self._send_to(queue, outgoing, deadline - self._clock.seconds())
         raise AssertionError("the last try returns or raises")
 
     def _look_anew(self, topic: str) -> None:
@@ -184,11 +233,12 @@ class Sends:
             return self._queues.of_group(queues, outgoing.group)
         return self._queues.next(queues, failed)
 
-    async def _send_to(self, queue: MessageQueue, outgoing: Outgoing, timeout: float) -> SendResult:
-        prepared = outgoing.prepared
-        command = send_command(prepared, prepared.topic, queue, outgoing.born_timestamp)
-        answer = await self._brokers.ask(queue.broker_name, command, timeout)
-        return read_send(queue.broker_name, answer, prepared, queue)
+    def _send_to(
+        self, queue: MessageQueue, outgoing: Outgoing, timeout: float
+    ) -> Deferred[SendResult]:
+        return self._brokers.send(
+            queue, outgoing.prepared, outgoing.born_timestamp, timeout, outgoing.properties
+        )
 
 
 def _with_place(outgoing: Outgoing, result: SendResult) -> SendResult:
@@ -232,8 +282,10 @@ def _may_help(error: BrokerError, queues: Sequence[MessageQueue], failed: str) -
     return error.code in RETRY_ELSEWHERE and any(each.broker_name != failed for each in queues)
 
 
-def _response(outgoing: Outgoing, result: SendResult) -> SendMessageResponse:
+def _response_to(result: SendResult, outgoing: Outgoing) -> SendMessageResponse:
     """Returns what became of all messages, with an entry for each, in their order."""
+    if outgoing.is_half:
+        result = _with_place(outgoing, result)
     is_safe = result.status is _STORED
     found = ok() if is_safe else status(*_UNSAFE[result.status])
     response = SendMessageResponse()

@@ -112,16 +112,11 @@ _SHORT_NAMES = frozenset(
 )
 
 
-def read_send_header(
-    code: int, fields: dict[str, str], made_of: Header | None = None
-) -> SendMessageRequestHeader:
-    """Returns the header of any request that sends, whichever names its code has for the fields;
-    the one that it was `made_of`, in this process, as it is.
+def read_send_header(code: int, fields: dict[str, str]) -> SendMessageRequestHeader:
+    """Returns the header of any request that sends, whichever names its code has for the fields.
 
     Raises `HeaderError`, which names the field as it is on the wire.
     """
-    if isinstance(made_of, SendMessageRequestHeader):
-        return made_of
     if code in _SHORT_NAMES:
         return read_header(SendMessageRequestHeaderV2, fields)
     return read_header(SendMessageRequestHeader, fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.config.proxy import ProxyConfig
@@ -72,7 +72,7 @@ class World:
         call = FakeCall("client", deadline=self.clock.seconds() + seconds)
         found: list[Any] = []
         handler = self.proxy.methods[path(method)].handler  # type: ignore[union-attr]
-        Deferred.fromCoroutine(handler(request, call)).addBoth(found.append)
+        maybeDeferred(handler, request, call).addBoth(found.append)
         for _ in range(int(seconds * 10) + 50):
             if found:
                 break

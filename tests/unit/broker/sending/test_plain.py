@@ -6,8 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -20,7 +19,6 @@ from rocketmq_tw.broker.sending.part import Sending
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
-from rocketmq_tw.files.interface import IFiles, NoFileError
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.net.interfaces import AccessChecks, IFramePeer
@@ -37,7 +35,7 @@ from rocketmq_tw.wire.frame import Frame, FrameDecoder, encode_frame
 from tests.support.broker import BrokerInMemory, Threads
 from tests.support.memory_server import RawClient
 from tests.support.static_topics import static_topic
-from tests.support.stores import ROOT
+from tests.support.stores import stored_files
 
 SEND = int(RequestCode.SEND_MESSAGE_V2)
 
@@ -128,16 +126,7 @@ class Side:
         self.broker.threads.eager = True
         self.broker.threads.run()
         self.broker.stop()
-        return dict(_files(self.files.inner, ROOT))
-
-
-def _files(files: IFiles, path: str) -> Iterator[tuple[str, bytes]]:
-    names = files.list(path)
-    if not names:
-        with suppress(NoFileError):
-            yield path, files.read(path)
-    for name in names:
-        yield from _files(files, f"{path}/{name}")
+        return dict(stored_files(self.files.inner))
 
 
 # What is sent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
 from rocketmq_tw.config.proxy import ProxyConfig
@@ -755,7 +755,7 @@ class TestAnswersThatDoNotCome:
             invisible_duration={"seconds": 12},
         )
         handler = world.methods[SERVICE + "ChangeInvisibleDuration"].handler
-        changing = Deferred.fromCoroutine(handler(change, world.call()))
+        changing = maybeDeferred(handler, change, world.call())
         if then == "change":
             changed = world.change(handle_of(message), 20)
             assert changed.status.code == Code.OK

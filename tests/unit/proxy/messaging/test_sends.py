@@ -379,8 +379,8 @@ def test_the_deadline_of_the_call_bounds_all_tries() -> None:
     assert late.status.code == Code.REQUEST_TIMEOUT
     slow: Deferred[RemotingCommand] = Deferred()
     proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda _: slow)
-    waiting = Deferred.fromCoroutine(
-        proxy.begin("SendMessage", SendMessageRequest(messages=[message()]), FakeCall(deadline=2.0))
+    waiting = proxy.begin(
+        "SendMessage", SendMessageRequest(messages=[message()]), FakeCall(deadline=2.0)
     )
     proxy.clock.advance(2)
     slow.errback(ConnectionLost("a:1", "reset"))
@@ -440,9 +440,7 @@ def test_no_broker_is_asked_when_the_time_is_over() -> None:
     proxy = Proxy()
     slow: Deferred[RemotingCommand] = Deferred()
     proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda _: slow)
-    waiting = Deferred.fromCoroutine(
-        proxy.begin("SendMessage", SendMessageRequest(messages=[message()]), FakeCall())
-    )
+    waiting = proxy.begin("SendMessage", SendMessageRequest(messages=[message()]), FakeCall())
     proxy.clock.advance(4.5)
     without_master(proxy, after=1.0)
     slow.errback(ConnectionLost("a:1", "reset"))
