@@ -25,7 +25,8 @@ class Scope:
 
     def __init__(self) -> None:
         self.is_over = False
-        self._ends: dict[object, Callable[[], object]] = {}
+        #: Made once there is something: most calls of clients end with nothing to do.
+        self._ends: dict[object, Callable[[], object]] | None = None
 
     def on_end(self, end: Callable[[], object]) -> Callable[[], None]:
         """Calls `end` when the scope is over, at once where it is; the last one added is called
@@ -34,16 +35,21 @@ class Scope:
             end()
             return lambda: None
         key = object()
-        self._ends[key] = end
-        return lambda: self._ends.pop(key, None) and None
+        if self._ends is None:
+            self._ends = {}
+        ends = self._ends
+        ends[key] = end
+        return lambda: ends.pop(key, None) and None
 
     def end(self) -> None:
         """Makes the scope over, at once; what is called at its end and fails is logged."""
         if self.is_over:
             return
         self.is_over = True
-        ends, self._ends = self._ends, {}
-        for end in reversed(ends.values()):
+        ends, self._ends = self._ends, None
+        if ends is None:
+            return
+        for end in [*ends.values()][::-1]:
             try:
                 end()
             except Exception:

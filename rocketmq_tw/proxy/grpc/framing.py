@@ -33,12 +33,13 @@ class MessageReader:
         self._largest = largest
         self._unpacked = unpacked
         self._encoding = encoding
-        self._held = bytearray()
+        #: Made once a message comes in parts, which few do.
+        self._held: bytearray | None = None
 
     @property
     def buffered(self) -> int:
         """Bytes held of a message that is not complete."""
-        return len(self._held)
+        return 0 if self._held is None else len(self._held)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yields the messages that are complete, each of them unpacked when it is asked for; raises
@@ -59,7 +60,10 @@ class MessageReader:
             yield self._decompressed(message) if data[start] else message
             start = after
         if start < end:
-            held += data[start:]
+            if held is None:
+                self._held = bytearray(data[start:])
+            else:
+                held += data[start:]
 
     def _length(self, data: bytes | bytearray, start: int) -> int:
         flag, length = _PREFIX.unpack_from(data, start)

@@ -61,5 +61,8 @@ class StreamMemory:
 
     def release(self) -> None:
         """Counts nothing more."""
-        held, self._held = self._held, [0] * _PURPOSES
-        self._connection.grow(-sum(held))
+        held = self._held
+        for purpose, size in enumerate(held):
+            if size:
+                self._connection.grow(-size)
+                held[purpose] = 0
