@@ -15,6 +15,9 @@ _MIN_PULL_SIZE = 100
 _FRESH_BYTES = 256 << 20
 #: Bytes between two records that are worth reading to save a system call.
 _GAP = 8192
+#: Bytes of a read that go across such gaps: memory for more is dear on PyPy, where what is longer
+#: than 132 KiB has to be looked at by each of the collector's runs.
+_MOST_ACROSS = 64 * 1024
 
 
 class ReadLimits:
@@ -115,12 +118,15 @@ def _runs(positions: Sequence[int], sizes: Sequence[int], file_size: int) -> lis
     """Records as few reads: indices of the first and the last of neighbours in one file."""
     runs = []
     first = 0
-    end = positions[0]
+    end = start = positions[0]
     file_end = end - end % file_size + file_size
     for index, (position, size) in enumerate(zip(positions, sizes, strict=True)):
-        if not (end <= position <= end + _GAP and position < file_end):
+        is_next = position == end or (
+            end < position <= end + _GAP and position + size <= start + _MOST_ACROSS
+        )
+        if not (is_next and position < file_end):
             runs.append((first, index - 1))
-            first = index
+            first, start = index, position
             file_end = position - position % file_size + file_size
         end = position + size
     runs.append((first, len(positions) - 1))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.message.tags import FewTagCodes, java_hash_code
+from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
@@ -293,3 +294,40 @@ def test_a_queue_file_that_was_cut_off_within_a_unit(
     assert (read.status, read.messages, read.next_offset) == (GetStatus.FOUND, found, 5)
     behind = store.read_queue("Topic", 0, 5, 32, _ALL, wanted)
     assert (behind.messages, behind.next_offset) == (0, 10)
+
+
+@pytest.mark.parametrize("between", [0, 1, 10])
+def test_a_read_takes_little_of_what_lies_between(between: int) -> None:
+    """What stands next to each other is one read; where others' messages lie between, none is
+    longer than 64 KiB, and they come in a few."""
+    size, count = 700, 100
+    turn = [(0, size), *[(1, size)] * between]
+    files = MemoryFiles()
+    store = fill(
+        files,
+        [turn] * count,
+        mapped_file_size_commit_log=4 << 20,
+        mapped_file_size_consume_queue=20_000,
+        max_transfer_bytes_on_message_in_memory=4 << 20,
+        max_transfer_count_on_message_in_memory=count,
+    )
+    (queue, *_) = queues_of(store)
+    limits = ReadLimits(store.config, count, 4 << 20, _ALL)
+    reads = []
+
+    def read(wanted: int, offset: int) -> bytes:
+        reads.append(wanted)
+        return CommitLog.read(store._log, wanted, offset)
+
+    reader = QueueReader(store.config, store._log, _ALL)
+    with patch.object(store._log, "read", read):
+        found = reader.read_at_once(queue, 0, limits)
+    assert found is not None
+    bodies = [each.body for each in decode_records(found.data)]
+    numbers = range(0, count * len(turn), len(turn))
+    assert bodies == [b"%d." % number + bytes(size) for number in numbers]
+    if not between:
+        assert len(reads) == 1
+    else:
+        assert max(reads) <= 64 << 10
+        assert len(reads) <= -(-count * (between + 1) * 1000 // (64 << 10))
