@@ -74,11 +74,13 @@ class IBrokers(Interface):
         prepared: Prepared,
         born_timestamp: int,
         timeout: float,
-        properties: dict[str, str] | None = None,
+        properties: dict[str, str] | None,
     ) -> Deferred[SendResult]:
         """Sends to the queue; its topic stands for the group of a producer. `born_timestamp` is in
-        ms; `properties` are those of `prepared` where it is one message, and are kept. Fires with
-        where it is stored; fails as `ask` does, and with `BrokerError` where it is refused."""
+        ms. `properties`, which are kept, say what the text in `prepared` says where it is one plain
+        message: a broker of this process stores the text, and takes keys, tags and whether to wait
+        from them. Fires with where it is stored; fails as `ask` does, and with `BrokerError` where
+        it is refused."""
 
     def withdraw(request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         """Has a pop (200050) that was asked for `client` be held no more, where its broker is in

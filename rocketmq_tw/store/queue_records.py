@@ -15,8 +15,8 @@ _MIN_PULL_SIZE = 100
 _FRESH_BYTES = 256 << 20
 #: Bytes between two records that are worth reading to save a system call.
 _GAP = 8192
-#: Bytes of a read that go across such gaps: memory for more is dear on PyPy, where what is longer
-#: than 132 KiB has to be looked at by each of the collector's runs.
+#: Bytes of a read that goes across such a gap, unless one record alone has more: memory is dear on
+#: PyPy, where each run of the collector looks at what is longer than 132 KiB.
 _MOST_ACROSS = 64 * 1024
 
 
@@ -119,14 +119,14 @@ def _runs(positions: Sequence[int], sizes: Sequence[int], file_size: int) -> lis
     runs = []
     first = 0
     end = start = positions[0]
+    has_gap = False
     file_end = end - end % file_size + file_size
     for index, (position, size) in enumerate(zip(positions, sizes, strict=True)):
-        is_next = position == end or (
-            end < position <= end + _GAP and position + size <= start + _MOST_ACROSS
-        )
-        if not (is_next and position < file_end):
+        has_gap = has_gap or position != end
+        is_next = end <= position <= end + _GAP and position < file_end
+        if not is_next or (has_gap and position + size > start + _MOST_ACROSS):
             runs.append((first, index - 1))
-            first, start = index, position
+            first, start, has_gap = index, position, False
             file_end = position - position % file_size + file_size
         end = position + size
     runs.append((first, len(positions) - 1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
@@ -86,11 +85,9 @@ class Sending(Part):
             self._sizes,
             stats,
         )
+        self._plain_sends = PlainSends(host.config, send, self.checks, writing, tables, stats)
         #: Takes the messages of this process for as long as the broker is a master that serves.
         self.plain: PlainSends | None = None
-        self._plain_sends = partial(
-            PlainSends, host.config, send, self.checks, writing, tables, stats
-        )
         send_back = SendBackRequests(
             host.config, writing, tables, retries, addresses, stats.traffic.given_back
         )
@@ -114,7 +111,7 @@ class Sending(Part):
 
     def ready(self, state: RoleState) -> None:
         if state.role is Role.MASTER:
-            self.plain = self._plain_sends()
+            self.plain = self._plain_sends
             self._role.scope.on_end(self._take_no_more)
 
     def _take_no_more(self) -> None:
@@ -123,7 +120,7 @@ class Sending(Part):
     def frame_handlers(self, role: Role) -> Mapping[int, FrameHandler]:
         if role is not Role.MASTER:
             return {}
-        return {RequestCode.SEND_MESSAGE_V2: self._plain_sends().take}
+        return {RequestCode.SEND_MESSAGE_V2: self._plain_sends.take}
 
     def metrics(self) -> Iterable[Metric]:
         return () if self._sizes is None else self._sizes.metrics()

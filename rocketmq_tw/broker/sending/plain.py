@@ -43,7 +43,8 @@ _json = msgspec.json.Encoder().encode
 
 
 class PlainSends:
-    """Takes the plain sends of a master (`FrameHandler`), for as long as it is one."""
+    """Takes the plain sends of a master: from clients (`FrameHandler`), and from a proxy in this
+    process."""
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class PlainSends:
                 or peer.has_open(opaque)
                 or not _is_utf8(frame.header)
                 or text is None
+                or not self._may_be_plain(header)
             ):
                 return False
             properties = parse_properties(text)
@@ -122,10 +124,25 @@ class PlainSends:
         done: Done,
     ) -> bool:
         """Stores a message of this process where it is a plain one. `properties`, which are kept,
-        are those of the header, `UNIQ_KEY` among them. Returns False where it goes the general
-        way; else `done` is called later with how it ended."""
+        say what the text in the header says, `UNIQ_KEY` among them. Returns False where it goes the
+        general way; else `done` is called later with how it ended."""
         since, text = self._stats.seconds(), header.properties
-        return text is not None and self._store(header, text, properties, body, peer, done, since)
+        if text is None or not self._may_be_plain(header):
+            return False
+        return self._store(header, text, properties, body, peer, done, since)
+
+    def _may_be_plain(self, header: SendMessageRequestHeader) -> bool:
+        """Returns whether nothing but its properties can make a message special."""
+        name = header.topic
+        return not (
+            header.batch
+            or transaction_value(header.sys_flag)
+            or header.queue_id < 0
+            or self._topics.get(name) is None
+            or name in self._mappings
+            or name.startswith(RETURN_PREFIXES)
+            or self._announcements.under_way(name) is not None
+        )
 
     def _store(
         self,
@@ -137,20 +154,11 @@ class PlainSends:
         done: Done,
         since: float,
     ) -> bool:
-        """`text` or parsed `properties` are those of the header; `since` is what the clock of
-        latencies told when it came."""
+        """Stores what `_may_be_plain`. `text` is the header's, `properties` what it says; `since`
+        is what the clock of latencies told when it came."""
         name = header.topic
         try:
-            if (
-                header.batch
-                or transaction_value(header.sys_flag)
-                or header.queue_id < 0
-                or self._topics.get(name) is None
-                or name in self._mappings
-                or name.startswith(RETURN_PREFIXES)
-                or self._announcements.under_way(name) is not None
-                or not self._sends.is_plain(name, properties)
-            ):
+            if not self._sends.is_plain(name, properties):
                 return False
             topic = self._checks.check(header, body, peer)
             if self._config.enable_topic_message_type_check:
@@ -165,9 +173,12 @@ class PlainSends:
 
         def ended(code: ResponseCode, appended: Appended) -> None:
             self._checks.in_flight -= size
-            if code in STORED:
-                self._sends.count(name, type_, queue_id, since, appended)
-            done(code, appended)
+            try:
+                if code in STORED:
+                    self._sends.count(name, type_, queue_id, since, appended)
+            finally:
+                # Whoever sent it waits, whatever becomes of the figures.
+                done(code, appended)
 
         wait = waits_for_store(properties)
         if not self._commit.append_if_accepted(message, ended, wait=wait):

@@ -128,7 +128,7 @@ class ClusterBrokers:
         prepared: Prepared,
         born_timestamp: int,
         timeout: float,
-        properties: dict[str, str] | None = None,
+        properties: dict[str, str] | None,
     ) -> Deferred[SendResult]:
         return send_by_request(self, queue, prepared, born_timestamp, timeout)
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -35,6 +36,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 _ONEWAY_SECONDS = 15.0
 #: Seconds that the broker gets to store what it has popped for a pop that is withdrawn.
 _STORE_SECONDS = 3.0
+
+log = Logger()
 
 
 class _Pop(NamedTuple):
@@ -94,12 +97,13 @@ class LocalBrokers:
         prepared: Prepared,
         born_timestamp: int,
         timeout: float,
-        properties: dict[str, str] | None = None,
+        properties: dict[str, str] | None,
     ) -> Deferred[SendResult]:
         plain = self._sending.plain
         if plain is not None and properties is not None and queue.broker_name == self._name:
             sent = self._store(plain, queue, prepared, born_timestamp, properties)
             if sent is not None:
+                # Most are answered before a timer could be due.
                 if not plain.answers_in_turn:
                     sent.addTimeout(timeout, self._clock, self._timed_out)
                 return sent
@@ -191,7 +195,13 @@ class LocalBrokers:
             )
 
         header = send_header(prepared, prepared.topic, queue, born_timestamp)
-        stored = plain.store(header, properties, prepared.body, self._own, done)
+        try:
+            stored = plain.store(header, properties, prepared.body, self._own, done)
+        except Exception as error:
+            # As where a handler fails: another broker may take it.
+            log.failure("storing a message of {topic} failed", topic=prepared.topic)
+            reason = f"the broker failed with {type(error).__name__}; its log says more"
+            return fail(BrokerError(queue.broker_name, ResponseCode.SYSTEM_ERROR, reason))
         return sent if stored else None
 
     def _timed_out(self, result: Any, timeout: float) -> Any:

@@ -21,7 +21,9 @@ from rocketmq_tw.message.compression import (
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.types import (
     DELAY_TYPE,
+    FIFO_TYPE,
     MESSAGE_TYPES,
+    NORMAL_TYPE,
     TRANSACTION_TYPE,
     message_type,
 )
@@ -52,13 +54,16 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZLIB_MAGIC = b"\x78"
 
 
+#: Types of messages that brokers store as they are.
+_PLAIN = frozenset({NORMAL_TYPE, FIFO_TYPE})
 #: By the type of one message, the types of all.
 _ONLY = {kind: frozenset([kind]) for kind in MESSAGE_TYPES}
 
 
 class Outgoing(NamedTuple):
     """Messages that passed all checks but the topic's type: `types` are theirs, `group` the message
-    group of all; empty without. `properties` are those of the one message; None for a batch."""
+    group of all; empty without. `properties` are those of a plain message; None for what a broker
+    has to look at: a batch, a half message, one that waits for a time."""
 
     prepared: Prepared
     ids: Sequence[str]
@@ -154,7 +159,7 @@ class OutgoingMessages:
             if kind == TRANSACTION_TYPE:
                 sys_flag |= TRANSACTION_PREPARED
             ids: Sequence[str] = (message_id,)
-            types, one = _ONLY[kind], own
+            types, one = _ONLY[kind], own if kind in _PLAIN else None
             prepared = Prepared(topic, bodies[0], _text(own), sys_flag, 0, message_id, False)
         else:
             ids = tuple([each[props.UNIQ_KEY] for each in properties])

@@ -105,14 +105,13 @@ class Sends:
         if outgoing is None:
             return self._send_packed(request, call)
         topic = outgoing.prepared.topic
-        route = self._brokers.known_route(topic)
-        queues = () if route is None else self._queues.of(topic, route)
+        queues = self._known_queues(topic)
         if not queues or not self._types.check_known(topic, outgoing.types):
             return self._send_when_known(outgoing, queues, call)
         seconds = seconds_left(call, self._clock, SEND_SECONDS)
+        deadline = self._clock.seconds() + seconds
         queue = self._choose(outgoing, queues, None)
         sent = self._send_to(queue, outgoing, seconds)
-        deadline = self._clock.seconds() + seconds
         return sent.addCallbacks(
             _response_to,
             self._send_again,
@@ -122,9 +121,13 @@ class Sends:
 
     async def _send_packed(self, request: SendMessageRequest, call: ICall) -> SendMessageResponse:
         outgoing = await self._outgoing.unpack(request.messages, call.address)
-        route = self._brokers.known_route(outgoing.prepared.topic)
-        queues = () if route is None else self._queues.of(outgoing.prepared.topic, route)
+        queues = self._known_queues(outgoing.prepared.topic)
         return await self._send_when_known(outgoing, queues, call)
+
+    def _known_queues(self, topic: str) -> Sequence[MessageQueue]:
+        """Returns the queues to send to, without any where the route is not in memory."""
+        route = self._brokers.known_route(topic)
+        return () if route is None else self._queues.of(topic, route)
 
     async def _send_when_known(
         self, outgoing: Outgoing, queues: Sequence[MessageQueue], call: ICall

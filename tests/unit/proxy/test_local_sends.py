@@ -4,16 +4,20 @@ it is asked to store by a request, and there is no other difference."""
 from __future__ import annotations
 
 import random
-from errno import EIO
+from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
 
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.sending.part import Sending
 from rocketmq_tw.broker.sending.send import REMARKS
+from rocketmq_tw.broker.writing.incoming import Incoming
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.client.message import SendResult, SendStatus
@@ -24,6 +28,8 @@ from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.net.errors import ConnectError, RemotingError, RequestTimeout
 from rocketmq_tw.proxy.brokers import send_by_request
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
+from rocketmq_tw.store.errors import NotWritableError
+from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from tests.support.broker import BrokerInMemory, Threads
@@ -57,17 +63,46 @@ TOPICS = (
 
 
 class Site:
-    """A broker, and what a proxy in its process asks."""
+    """A broker, and what a proxy in its process asks. `handed` counts the messages that went to the
+    log without a request."""
 
     def __init__(self, **settings: Any) -> None:
+        files = FaultyFiles(MemoryFiles())
+        self.faults = files.faults
         self.broker = BrokerInMemory(
-            broker={"enable_topic_message_type_check": True}, timer_wheel_enable=True, **settings
+            files,
+            broker={"enable_topic_message_type_check": True},
+            timer_wheel_enable=True,
+            threads=Threads(eager=False),
+            **settings,
         )
         self.clock = self.broker.clock
         self.broker.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
         self.broker.add_topic("Fifo", attributes={"+message.type": "FIFO"})
-        self.others = PlayedBrokers()
-        self.brokers = LocalBrokers(self.clock, self.broker.broker, self.others)
+        # The master is another one, where this broker is none: it is gone.
+        others = PlayedBrokers()
+        others.gone.add("broker-a")
+        self.brokers = LocalBrokers(self.clock, self.broker.broker, others)
+        # The topics are written and announced.
+        self.pass_time(10)
+        self.handed = 0
+        plain = self.broker.broker[Sending].plain
+        assert plain is not None
+        store = plain.store
+
+        def counted(*arguments: Any) -> bool:
+            was_stored = store(*arguments)
+            self.handed += was_stored
+            return was_stored
+
+        plain.store = counted  # type: ignore[method-assign]
+
+    def pass_time(self, turns: int = 1) -> None:
+        """Some turns of the reactor, with what threads have to do between them."""
+        for _ in range(turns):
+            self.clock.pump([0, 0.05])
+            self.broker.threads.run()
+        self.clock.advance(0)
 
     def send(self, prepared: Prepared, properties: dict[str, str], queue_id: int = 0) -> list[Any]:
         """Hands a message over; what that ends with stands in the list once it does."""
@@ -78,6 +113,14 @@ class Site:
         """Has the broker be asked by a request."""
         queue = MessageQueue(topic=prepared.topic, broker_name="broker-a", queue_id=queue_id)
         return ended(send_by_request(self.brokers, queue, prepared, BORN, 3.0))
+
+    def become(self, role: Role) -> None:
+        """Leads the broker into a role, as far as its disk lets it."""
+        self.broker.threads.eager = True
+        self.broker.threads.run()
+        with suppress(NotWritableError, ValueError):
+            self.broker.become(RoleState(role, 0 if role is Role.MASTER else 1))
+        self.broker.threads.eager = False
 
     def figures(self) -> dict[str, Any]:
         """All that is counted of sends."""
@@ -93,8 +136,19 @@ class Site:
 
     def files(self) -> dict[str, bytes]:
         """What the broker has stored, once it has stopped."""
-        self.broker.stop()
-        return dict(stored_files(self.broker.files))
+        self.faults.clear()
+        self.broker.threads.eager = True
+        self.broker.threads.run()
+        with suppress(NotWritableError):
+            self.broker.stop()
+        files = self.broker.files
+        assert isinstance(files, FaultyFiles)
+        return dict(stored_files(files.inner))
+
+
+def without_requests(site: Site) -> None:
+    """Has the broker answer no request that sends: what is stored was handed over."""
+    del site.broker.listener.handlers[RequestCode.SEND_MESSAGE_V2]
 
 
 def ended(sent: Deferred[SendResult]) -> list[Any]:
@@ -119,32 +173,57 @@ def message(
 
 
 def any_message(number: int, dice: Random) -> tuple[Prepared, dict[str, str], int]:
-    own = {
-        name: PROPERTIES[name]
-        for name in dice.sample(sorted(PROPERTIES), dice.choice((0, 1, 1, 2)))
-    }
+    if dice.randrange(2):
+        own = dice.choice(({}, {"TAGS": "tag"}, {"KEYS": "a b"}, {"WAIT": "false"}, {"k": "Käse"}))
+        return *message(number, **own), dice.randrange(4)
+    names = dice.sample(sorted(PROPERTIES), dice.choice((0, 1, 1, 2)))
+    own = {name: PROPERTIES[name] for name in names}
     body = dice.choice((b"body", b"body", b"", b"x" * 5000, b"x" * (5 << 20)))
-    prepared, properties = message(number, dice.choice(("Topic", "Topic", *TOPICS)), body, **own)
+    prepared, properties = message(number, dice.choice(("Topic", *TOPICS)), body, **own)
     if not dice.randrange(10):
         prepared = prepared._replace(sys_flag=TRANSACTION_PREPARED)
     return prepared, properties, dice.choice((0, 0, 1, 3, 4, 99, -1))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_both_ways_are_alike(seed: int) -> None:
-    """Seed by seed: what is stored, answered, counted and refused."""
+#: What happens while messages are on their way, by name.
+EVENTS: dict[str, Callable[[Site], object]] = {
+    "time": lambda site: site.clock.pump([1] * 6),
+    "a role": lambda site: site.become(Role.SLAVE),
+    "the role again": lambda site: site.become(Role.MASTER),
+    "a fault": lambda site: site.faults.append(Fault("pwrite", "commitlog", times=1)),
+    "an fsync's fault": lambda site: site.faults.append(Fault("fsync", "commitlog", times=1)),
+}
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_both_ways_are_alike(flush: str, seed: int) -> None:
+    """What is stored, answered, counted and refused; while disks fail and roles change, too."""
     dice = Random(seed)
-    handed, asked = Site(), Site()
+    events = dice.sample(sorted(EVENTS), dice.choice((0, 1, 1, 2)))
+    handed, asked = (Site(flush_disk_type=flush) for _ in range(2))
+    under_way: list[tuple[Prepared, list[Any], list[Any]]] = []
     for number in range(60):
         prepared, properties, queue_id = any_message(number, dice)
         # The broker chooses among queues where the producer does not.
         random.seed(number)
         found = handed.send(prepared, properties, queue_id)
         random.seed(number)
-        expected = asked.ask(prepared, queue_id)
+        under_way.append((prepared, found, asked.ask(prepared, queue_id)))
+        event = dice.choice(events) if events and not dice.randrange(12) else None
+        rests = dice.randrange(3) > 0
         for site in (handed, asked):
-            site.clock.pump([0, 0.001])
-        assert len(expected) == 1 and found == expected, (prepared, queue_id)
+            if event is not None:
+                EVENTS[event](site)
+            if rests:
+                site.pass_time(2)
+    for site in (handed, asked):
+        site.pass_time(100)
+    for prepared, found, expected in under_way:
+        assert len(expected) == 1 and found == expected, prepared
+    assert not asked.handed
+    if not events:
+        assert handed.handed > 20
     figures = handed.figures()
     assert figures == asked.figures()
     assert figures["in flight"] == 0
@@ -154,7 +233,7 @@ def test_both_ways_are_alike(seed: int) -> None:
 def test_a_plain_message_is_handed_over() -> None:
     """Where no handler answers requests it is stored all the same."""
     site = Site()
-    del site.broker.listener.handlers[RequestCode.SEND_MESSAGE_V2]
+    without_requests(site)
     found = site.send(*message())
     assert found == []
     site.clock.advance(0)
@@ -172,36 +251,61 @@ def test_only_a_master_that_serves_takes_it() -> None:
     site = Site()
     sending = site.broker.broker[Sending]
     assert sending.plain is not None
-    site.broker.become(RoleState(Role.SLAVE, 1))
+    site.become(Role.SLAVE)
     assert sending.plain is None
-    # The master is another one now, which is asked over the network.
-    site.others.gone.add("broker-a")
     assert [each[0] for each in site.send(*message())] == [ConnectError]
-    site.broker.become(RoleState(Role.MASTER, 0))
+    site.become(Role.MASTER)
     site.send(*message(1))
     site.clock.advance(0)
     assert [each.body for each in site.broker.consume("Topic", 0)] == [b"body"]
 
 
-def test_a_disk_that_takes_too_long() -> None:
+@pytest.mark.parametrize("fault", [None, Fault("fsync", "commitlog")])
+def test_a_disk_that_takes_too_long(fault: Fault | None) -> None:
     """The answer is that of a request that is not answered; the message may be stored."""
-    site = Site(flush_disk_type="SYNC_FLUSH", threads=Threads(eager=False))
+    site = Site(flush_disk_type="SYNC_FLUSH")
+    without_requests(site)
     found = site.send(*message())
     site.clock.pump([0, 1, 1, 0.5])
     assert found == []
     site.clock.advance(0.6)
     assert found == [(RequestTimeout, RequestCode.SEND_MESSAGE_V2, None)]
-    site.broker.threads.run()
-    site.clock.pump([0, 0.1])
+    if fault is not None:
+        site.faults.append(fault)
+    site.pass_time(40)
     assert len(found) == 1
     assert site.broker.send_checks.in_flight == 0
+    bodies = [each.body for each in site.broker.consume("Topic", 0)]
+    assert bodies == ([b"body"] if fault is None else [])
 
 
 def test_a_log_that_cannot_be_written() -> None:
-    files = FaultyFiles(MemoryFiles())
-    site = Site(files=files)
-    assert site.send(*message()) == []
-    files.faults.append(Fault("pwrite", error=EIO))
-    found = site.send(*message(1))
+    site = Site()
+    without_requests(site)
+    site.faults.append(Fault("pwrite", "commitlog"))
+    found = site.send(*message())
     site.clock.advance(0)
     assert found == [(BrokerError, ResponseCode.SYSTEM_ERROR, REMARKS[ResponseCode.SYSTEM_ERROR])]
+
+
+def test_figures_that_fail_hold_up_no_answer() -> None:
+    site = Site()
+    without_requests(site)
+    broken = patch.object(Incoming, "count", side_effect=RuntimeError("no figures"))
+    with broken, capturedLogs() as logs:
+        found = site.send(*message())
+        site.clock.advance(0)
+    assert [each.status for each in found] == [SendStatus.SEND_OK]
+    assert len(logs) == 1
+
+
+def test_a_store_that_fails_is_a_broker_s_refusal() -> None:
+    """Then another broker is tried, as where it is asked by a request."""
+    site = Site()
+    without_requests(site)
+    broken = patch.object(MessageStore, "append", side_effect=RuntimeError("broken"))
+    with broken, capturedLogs() as logs:
+        (found,) = site.send(*message())
+    assert found[:2] == (BrokerError, ResponseCode.SYSTEM_ERROR)
+    assert "RuntimeError" in found[2]
+    assert len(logs) == 1

@@ -296,16 +296,27 @@ def test_a_queue_file_that_was_cut_off_within_a_unit(
     assert (behind.messages, behind.next_offset) == (0, 10)
 
 
-@pytest.mark.parametrize("between", [0, 1, 10])
-def test_a_read_takes_little_of_what_lies_between(between: int) -> None:
+@pytest.mark.parametrize(
+    "first, between, most, reads_in_all",
+    [
+        (1, 0, 100_000, 1),
+        (1, 1, 64 << 10, 3),
+        (1, 10, 64 << 10, 20),
+        # One gap, and all others behind it: these are a read of their own.
+        (100, 1, 100_000, 3),
+    ],
+)
+def test_a_read_takes_little_of_what_lies_between(
+    first: int, between: int, most: int, reads_in_all: int
+) -> None:
     """What stands next to each other is one read; where others' messages lie between, none is
     longer than 64 KiB, and they come in a few."""
     size, count = 700, 100
-    turn = [(0, size), *[(1, size)] * between]
+    turn = [*[(0, size)] * first, *[(1, size)] * between]
     files = MemoryFiles()
     store = fill(
         files,
-        [turn] * count,
+        [[(0, size), (1, size)], turn] if first > 1 else [turn] * count,
         mapped_file_size_commit_log=4 << 20,
         mapped_file_size_consume_queue=20_000,
         max_transfer_bytes_on_message_in_memory=4 << 20,
@@ -323,11 +334,7 @@ def test_a_read_takes_little_of_what_lies_between(between: int) -> None:
     with patch.object(store._log, "read", read):
         found = reader.read_at_once(queue, 0, limits)
     assert found is not None
-    bodies = [each.body for each in decode_records(found.data)]
-    numbers = range(0, count * len(turn), len(turn))
-    assert bodies == [b"%d." % number + bytes(size) for number in numbers]
-    if not between:
-        assert len(reads) == 1
-    else:
-        assert max(reads) <= 64 << 10
-        assert len(reads) <= -(-count * (between + 1) * 1000 // (64 << 10))
+    assert found == reader.read_each(queue, 0, limits)
+    assert found.messages == count
+    assert max(reads) <= most
+    assert len(reads) <= reads_in_all
