@@ -8,12 +8,12 @@ over once, in its order. How far that is stands among the consumer offsets.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
@@ -23,13 +23,12 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC, revive_topic
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.record import decode_records
-from rocketmq_tw.store.queue_batches import batches, next_batch
+from rocketmq_tw.store.queue_batches import next_batch
 from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.errors import RequestError
 
@@ -63,7 +62,7 @@ class TimedCheckPoints(Part):
     def enter(self, state: RoleState) -> Deferred[Any] | None:
         if state.role is not Role.MASTER:
             return None
-        taken = self._host.in_slices(self.take_over()) if self.is_behind else succeed(None)
+        taken = self.take_over() if self.is_behind else succeed(None)
 
         def ended(_: object) -> None:
             self._has_taken_over = not self.is_behind
@@ -79,31 +78,19 @@ class TimedCheckPoints(Part):
         """Whether the timer's topic has messages that were not looked at yet."""
         return self._next() < self._store.max_queue_offset(TIMER_TOPIC, 0)
 
-    def take_over(self) -> Iterator[None]:
-        """Puts what is not delivered into the revive topic; a step for some of it. Ends where
-        nothing can be stored, and goes on there the next time."""
-        checkpoint = self._timer.progress.checkpoint
-        delivered = 0 if checkpoint is None else checkpoint.read_ms
+    @inlineCallbacks
+    def take_over(self) -> Generator[Deferred[Any], Any, None]:
+        """Puts what is not delivered into the revive topic. Ends where something cannot be stored,
+        and goes on there the next time."""
         count = 0
-        refusals: list[Failure] = []
-        for read in batches(self._store, TIMER_TOPIC, 0, self._next()):
-            for message in decode_records(read.data):
-                due = self._due(message, delivered)
-                if due is not None:
-                    put = self._sink.put(due, wait=True)
-                    put.addCallbacks(_check_stored, refusals.append)
-                    count += 1
-                    if refusals:
-                        why = refusals[0].getErrorMessage()
-                        log.error(
-                            "check points of pops that a timer of stock's holds are not taken over:"
-                            " {why}",
-                            why=why,
-                        )
-                        return
-            self._offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, read.next_offset, "revive")
-            if self.is_behind:
-                yield
+        try:
+            while (handed_on := (yield self._hand_on())) is not None:
+                count += handed_on
+        except RequestError as error:
+            log.error(
+                "check points of pops that a timer of stock's holds are not taken over: {why}",
+                why=error.remark,
+            )
         if count:
             log.info(
                 "{count} check points and acknowledgements of pops that a timer of stock's"
@@ -112,27 +99,39 @@ class TimedCheckPoints(Part):
             )
 
     @inlineCallbacks
+    def _hand_on(self) -> Generator[Deferred[Any], Any, int | None]:
+        """Stores what some messages of the timer's topic stand for, the next ones, and then notes
+        that they were looked at. Fires with how many check points and acknowledgements those were,
+        None where there are no more messages; fails with `RequestError` where one could not be
+        stored."""
+        # Not from the end of the last one: the offset may be moved meanwhile.
+        read = next_batch(self._store, TIMER_TOPIC, 0, self._next())
+        if read is None:
+            return None
+        checkpoint = self._timer.progress.checkpoint
+        delivered = 0 if checkpoint is None else checkpoint.read_ms
+        looked_at = [self._due(message, delivered) for message in decode_records(read.data)]
+        found = [due for due in looked_at if due is not None]
+        yield all_stored(self._sink.put(due, wait=True) for due in found)
+        if not found:
+            # Others are served between one look and the next.
+            yield deferLater(self._host.reactor, 0)
+        self._offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, read.next_offset, "revive")
+        return len(found)
+
+    @inlineCallbacks
     def _let_escape(self) -> Generator[Deferred[Any], Any, None]:
         """Sends on what a timer of stock's, whose log this broker copied, holds; the offset moves
         once another broker has it. What fails is tried again the next time."""
         scope = self._role.scope
-        while not scope.is_over:
-            # Not from the end of the last one: the offset may be moved meanwhile.
-            read = next_batch(self._store, TIMER_TOPIC, 0, self._next())
-            if read is None:
-                return
-            checkpoint = self._timer.progress.checkpoint
-            delivered = 0 if checkpoint is None else checkpoint.read_ms
-            found = [self._due(message, delivered) for message in decode_records(read.data)]
-            try:
-                yield all_stored(self._sink.put(due, wait=True) for due in found if due is not None)
-            except RequestError as error:
-                log.warn(
-                    "check points of pops that a timer of stock's holds wait here: {why}",
-                    why=error.remark,
-                )
-                return
-            self._offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, read.next_offset, "revive")
+        try:
+            while not scope.is_over and (yield self._hand_on()) is not None:
+                pass
+        except RequestError as error:
+            log.warn(
+                "check points of pops that a timer of stock's holds wait here: {why}",
+                why=error.remark,
+            )
 
     def _pass_over(self) -> None:
         """Notes that what came since all was taken over is this broker's own, no check points: the
@@ -170,14 +169,6 @@ class TimedCheckPoints(Part):
             topic=self._revive_topic,
             queue_id=queue_id,
             properties=join_properties(properties),
-        )
-
-
-def _check_stored(result: PutResult) -> None:
-    if not result.is_stored:
-        log.error(
-            "a check point of a pop that a timer of stock's holds is not taken over: {code}",
-            code=result.code.name,
         )
 
 

@@ -9,8 +9,10 @@ import pytest
 from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
+from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.codes import RequestCode
@@ -92,6 +94,28 @@ def test_what_a_timer_holds_is_taken_over_once() -> None:
     again.stop()
     third = BrokerInMemory(again.files, clock=again.clock)
     assert len(third.consume(REVIVE, 3)) == 2
+
+
+def test_what_a_timer_holds_waits_for_a_disk_that_takes_it() -> None:
+    """What could not be stored at the first start is taken over at the next one."""
+    broker = with_messages(1)
+    point = check_point(broker, 1)
+    broker.become(RoleState(Role.ISOLATED, 0))
+    store(broker, timed(encode_body(point), "ck", point.revive_time - 1000))
+    broker.offsets.commit("G", "Topic", 0, 1)
+    broker.stop()
+    files = FaultyFiles(broker.files)
+    files.faults.append(Fault("pwrite", "commitlog"))
+    second = BrokerInMemory(files, clock=broker.clock)
+    assert second.consume(REVIVE, 3) == []
+    with pytest.raises(NotWritableError):
+        second.stop()
+    files.faults.clear()
+    third = BrokerInMemory(files, clock=broker.clock)
+    assert [each.tags for each in third.consume(REVIVE, 3)] == ["ck"]
+    popper = Popper(third)
+    pass_time(third, 14)
+    assert popper.bodies() == [b"0"]
 
 
 def test_another_broker_s_messages_are_tried_again_later() -> None:
