@@ -31,6 +31,7 @@ from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.replication.interfaces import IReplicator
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.failures import FailuresInARow
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.turns import turns_of
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
@@ -122,6 +123,9 @@ class Commit:
         self.times = AppendTimes()
         self._last_appends: list[Callable[[AppendLast], None]] = []
         self._stopped = False
+        self._write_failures = FailuresInARow(
+            log, "the log could not be written, and what this turn appended is refused"
+        )
         #: Why the last write of the log failed; empty where it did not.
         self.failure = ""
         # With SYNC_FLUSH the store shows messages only once they are durable.
@@ -320,9 +324,10 @@ class Commit:
         try:
             self._write()
         except Exception:
-            log.failure("writing the log failed; {n} appends are refused", n=len(appends))
+            self._write_failures.failed(Failure())
             self._answer_all(appends, ResponseCode.SYSTEM_ERROR, began)
             return
+        self._write_failures.succeeded()
         self._is_ending_turn = True
         self._written.tell()
         self._is_ending_turn = False

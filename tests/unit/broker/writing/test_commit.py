@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from zope.interface import implementer
 
 from rocketmq_tw.broker.writing.commit import Commit
@@ -412,3 +413,20 @@ def test_senders_of_many_keys_wait_for_no_queue(monkeypatch: pytest.MonkeyPatch)
         alone.commit.append(make_message(keys=" ".join(map(str, range(60)))), done)
     alone.clock.advance(0)
     assert waiting == [True] * 6 and alone.store.is_dispatched
+
+
+def test_a_full_disk_has_a_few_lines_in_the_log() -> None:
+    """Each turn that cannot be written would be one; the log may be on that disk."""
+    files = FaultyFiles(MemoryFiles())
+    broker = BrokerInMemory(files)
+    broker.add_topic("Topic")
+    files.room = 0
+    answers = Answers()
+    with capturedLogs() as logs:
+        for number in range(50):
+            broker.commit.append(make_message(b"x", topic="Topic"), answers.to(str(number)))
+            broker.clock.advance(0)
+    assert {code for _, code in answers} == {ResponseCode.SYSTEM_ERROR} and len(answers) == 50
+    lines = [formatEvent(event) for event in logs if event["log_level"] >= LogLevel.warn]
+    assert len(lines) <= 4
+    assert "50" in lines[-1] or "10 times" in lines[-1]
