@@ -165,6 +165,13 @@ class OutgoingMessages:
             ids = tuple([each[props.UNIQ_KEY] for each in properties])
             types, one = frozenset(map(message_type, properties)), None
             prepared = _batch(topic, properties, bodies, sys_flag, types)
+            most = self._config.max_message_size
+            if 0 < most < len(prepared.body):
+                raise StatusError(
+                    Code.MESSAGE_BODY_TOO_LARGE,
+                    f"the messages of the request have {len(prepared.body)} bytes together, with"
+                    f" their properties: at most {most} are taken, send fewer at a time",
+                )
         born = props.number(own.get(props.BORN_TIMESTAMP))
         return Outgoing(
             prepared,
