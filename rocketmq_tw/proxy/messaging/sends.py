@@ -172,11 +172,13 @@ class Sends:
             if queues:
                 return queues
             may_wait = any(data.perm & WRITE for data in route.queue_datas)
+            if not may_wait and not anew and self._may_look():
+                # Brokers take messages again from one moment to the next: a disk has room.
+                anew = True
+                continue
             late = self._clock.seconds() + _LOOK_SECONDS >= until
             if call.is_over or not may_wait or (anew and late):
-                raise StatusError(
-                    Code.FORBIDDEN, f"no writable queue: no master takes messages of {topic}"
-                )
+                raise StatusError(Code.FORBIDDEN, f"no writable queue: {_why(topic, may_wait)}")
             if anew:
                 await deferLater(self._clock, _LOOK_SECONDS)
             anew = True
@@ -224,10 +226,17 @@ class Sends:
     def _look_anew(self, topic: str) -> None:
         """Has the route be asked for, since who refused may be the master no more; now and then
         only, as it may be busy."""
-        now = self._clock.seconds()
-        if now - self._looked_at >= _BETWEEN_LOOKS:
-            self._looked_at = now
+        if self._may_look():
             self._brokers.refresh_route(topic).addErrback(lambda _: None)
+
+    def _may_look(self) -> bool:
+        """Returns whether name servers may be asked again after a refusal, and notes that they
+        are."""
+        now = self._clock.seconds()
+        if now - self._looked_at < _BETWEEN_LOOKS:
+            return False
+        self._looked_at = now
+        return True
 
     def _choose(
         self, outgoing: Outgoing, queues: Sequence[MessageQueue], failed: str | None
@@ -242,6 +251,16 @@ class Sends:
         return self._brokers.send(
             queue, outgoing.prepared, outgoing.born_timestamp, timeout, outgoing.properties
         )
+
+
+def _why(topic: str, may_be_written: bool) -> str:
+    """Returns why no queue of a topic can be sent to."""
+    if may_be_written:
+        return f"no master takes messages of {topic}"
+    return (
+        f"the brokers of {topic} give no permission to write (perm of the topic, brokerPermission),"
+        " or have no room"
+    )
 
 
 def _with_place(outgoing: Outgoing, result: SendResult) -> SendResult:

@@ -2,6 +2,7 @@ import gzip
 import zlib
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -402,6 +403,39 @@ def test_topics_without_queues() -> None:
     assert response.status.code == Code.INTERNAL_SERVER_ERROR
     assert response.status.message == "no name server answers"
     assert proxy.brokers.asked == []
+
+
+def test_brokers_that_may_be_written_again_are_found_at_once() -> None:
+    """The route that is in memory says that no broker takes messages; name servers know better.
+    They are asked once a second at most."""
+    proxy = Proxy()
+    writable = proxy.brokers.routes["T"]
+    proxy.brokers.add_topic("T", {"a": 4}, perm=4)
+    for _ in range(3):
+        refused = proxy.send(message())
+        assert refused.status.code == Code.FORBIDDEN
+        assert "no permission to write" in refused.status.message
+    assert proxy.brokers.refreshed == 1
+    proxy.clock.advance(1)
+    refresh = proxy.brokers.refresh_route
+
+    def changed(topic: str) -> Any:
+        proxy.brokers.routes["T"] = writable
+        return refresh(topic)
+
+    with patch.object(proxy.brokers, "refresh_route", changed):
+        assert proxy.send(message()).status.code == Code.OK
+    assert proxy.brokers.refreshed == 2
+
+
+def test_messages_that_are_too_large_together() -> None:
+    proxy = Proxy(max_message_size=1000)
+    two = [message(message_id=name, body=bytes(600)) for name in ("one", "two")]
+    status = proxy.send(*two).status
+    assert status.code == Code.MESSAGE_BODY_TOO_LARGE
+    assert "together" in status.message and "fewer" in status.message
+    assert proxy.names == []
+    assert proxy.send(two[0]).status.code == Code.OK
 
 
 def without_master(proxy: Proxy, after: float = 10.0) -> None:
