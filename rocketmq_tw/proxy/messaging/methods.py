@@ -16,7 +16,7 @@ from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
 from rocketmq_tw.proxy.proto.messages import Code
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
-#: Left of a call's time for the way of the response.
+#: Left of a call's time for the way of the response: half of it where that is less.
 _RESERVE_SECONDS = 0.05
 
 Q = TypeVar("Q", bound=Message)
@@ -64,10 +64,10 @@ def seconds_left(call: ICall, clock: IReactorTime, most: float) -> float:
     seconds where it has none or a later one. Raises `StatusError` where no time is left."""
     if call.deadline is None:
         return most
-    left = call.deadline - clock.seconds() - _RESERVE_SECONDS
+    left = call.deadline - clock.seconds()
     if left <= 0:
         raise StatusError(Code.REQUEST_TIMEOUT, "no time is left before the call's deadline")
-    return min(left, most)
+    return min(left - min(_RESERVE_SECONDS, left / 2), most)
 
 
 async def in_time(
