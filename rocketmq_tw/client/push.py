@@ -5,7 +5,7 @@ one group share its queues: sorted client ids from the broker, sorted queues fro
 the same division of both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -202,7 +202,7 @@ class PushConsumer(GroupMember):
                 await idle
             except TimeoutError:
                 self.log.warn("{queue}: stopping while the listener is busy", queue=worker.queue)
-        await logged(self.log, "keeping offsets", self._persist())
+        await logged(self.log, "keeping offsets", self._persist_at_stop())
         if self._locks is not None:
             self._locks.stop()
             await self._locks.release([*self._workers, *self._leaving])
@@ -364,11 +364,22 @@ class PushConsumer(GroupMember):
         return logged(self.log, "keeping offsets", self._persist())
 
     async def _persist(self) -> None:
+        await self._keep_all(worker for worker in self._workers.values() if worker.must_be_kept)
+
+    async def _persist_at_stop(self) -> None:
+        await self._persist()
+        # A broker that kept nothing is not asked, and waited for, again.
+        await self._keep_all(
+            worker
+            for worker in self._workers.values()
+            if worker.must_be_kept and worker.kept_offset == worker.messages.commit_offset
+        )
+
+    async def _keep_all(self, workers: Iterable[QueueWorker]) -> None:
         # At once: a broker that hangs would hold up the offsets of others.
         kept = [
-            logged(self.log, f"the offset of {queue}", self._keep(worker))
-            for queue, worker in self._workers.items()
-            if worker.kept_offset != worker.messages.commit_offset
+            logged(self.log, f"the offset of {worker.queue}", self._keep(worker))
+            for worker in workers
         ]
         for each in kept:
             await each
@@ -380,7 +391,7 @@ class PushConsumer(GroupMember):
         except RemotingError as error:
             self.session.suspect(error.address)
             raise
-        worker.kept_offset = offset
+        worker.kept(offset)
 
     def _orderly_workers(self) -> dict[MessageQueue, OrderlyWorker]:
         return {

@@ -43,6 +43,8 @@ SUSPEND_SECONDS = 1.0
 LOCAL_RETRY_SECONDS = 5.0
 #: Refusals of a broker to keep a damaged message, after which the queue goes on without it.
 MAX_REFUSALS = 10
+#: In which an offset is kept.
+_ROUNDS = 2
 _FULL_SECONDS = 0.05
 
 
@@ -72,8 +74,9 @@ class QueueWorker:
         self.queue = assigned.queue
         self.messages = ProcessQueue(assigned.offset)
         self.stopped = False
-        #: The offset that was kept last; None where it is not known.
+        #: The offset that was kept last, and in how many rounds; None where it is not known.
         self.kept_offset: int | None = None
+        self._kept_rounds = 0
         self._reader = tools.reader
         self._reactor = tools.reader.session.reactor
         self._subscription = assigned.subscription
@@ -110,6 +113,17 @@ class QueueWorker:
         """Returns whether the message is ours to handle: the queue is, and does not go on
         elsewhere."""
         return not self.stopped and self.messages.is_open(message)
+
+    @property
+    def must_be_kept(self) -> bool:
+        """Whether the next round has to keep the offset. Each is kept twice: of the first offsets
+        of a group and topic that reach stock's broker at once it stores one and confirms all."""
+        return self.kept_offset != self.messages.commit_offset or self._kept_rounds < _ROUNDS
+
+    def kept(self, offset: int) -> None:
+        """Takes note that `offset` was kept."""
+        self._kept_rounds = self._kept_rounds + 1 if offset == self.kept_offset else 1
+        self.kept_offset = offset
 
     def idle(self) -> Deferred[None]:
         """Fires when the listener has no message of this queue."""

@@ -106,6 +106,21 @@ class TestConcurrently:
         world.run(consumer.stop())
         assert world.broker.offsets.query("workers", "T", 1) == 3
 
+    @pytest.mark.parametrize("stops", [False, True])
+    def test_an_offset_is_kept_twice(self, world, stops):
+        """Stock's broker loses one of two that come at once, where they are a group's first."""
+        requests = world.record(RequestCode.UPDATE_CONSUMER_OFFSET)
+        consumer = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        send(world, b"1", b"2", queue_id=1)
+        world.clock.advance(0)
+        if stops:
+            world.run(consumer.stop())
+        else:
+            world.wait(60)
+        fields = [request.ext_fields for request in requests]
+        assert [each["commitOffset"] for each in fields if each["queueId"] == "1"] == ["2", "2"]
+
     def test_a_restart_goes_on_where_it_was(self, world):
         send(world, b"1", b"2", queue_id=1)
         first = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
