@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -11,6 +12,7 @@ from zope.interface import Attribute, Interface
 from rocketmq_tw.client.commands import read_send
 from rocketmq_tw.client.message import SendResult
 from rocketmq_tw.client.preparing import Prepared, send_command
+from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.queues import MessageQueue
@@ -20,6 +22,25 @@ from rocketmq_tw.wire.command import RemotingCommand
 #: Seconds for which it is remembered that there is no such topic or group: it may be made at any
 #: time.
 ABSENT_SECONDS = 1.0
+
+
+class Outgoing(NamedTuple):
+    """Messages of one topic that passed all checks but that of its type: `types` are theirs,
+    `group` the message group of all; empty without. `born_timestamp` is in ms. `properties` say
+    what the text in `prepared` says where it is one plain message; None for what a broker has to
+    look at: a batch, a half message, one that waits for a time."""
+
+    prepared: Prepared
+    ids: Sequence[str]
+    types: frozenset[str]
+    group: str
+    born_timestamp: int
+    properties: dict[str, str] | None
+
+    @property
+    def is_half(self) -> bool:
+        """Whether it waits for the decision about its transaction."""
+        return bool(self.prepared.sys_flag & TRANSACTION_PREPARED)
 
 
 class IProxyClient(Interface):
@@ -69,18 +90,10 @@ class IBrokers(Interface):
         A heartbeat (34) of one that is `unseen` comes there without those groups.
         """
 
-    def send(
-        queue: MessageQueue,
-        prepared: Prepared,
-        born_timestamp: int,
-        timeout: float,
-        properties: dict[str, str] | None,
-    ) -> Deferred[SendResult]:
-        """Sends to the queue; its topic stands for the group of a producer. `born_timestamp` is in
-        ms. `properties`, which are kept, say what the text in `prepared` says where it is one plain
-        message: a broker of this process stores the text, and takes keys, tags and whether to wait
-        from them. Fires with where it is stored; fails as `ask` does, and with `BrokerError` where
-        it is refused."""
+    def send(queue: MessageQueue, outgoing: Outgoing, timeout: float) -> Deferred[SendResult]:
+        """Sends to the queue; its topic stands for the group of a producer. A broker of this
+        process keeps the properties of a plain message. Fires with where it is stored; fails as
+        `ask` does, and with `BrokerError` where it is refused."""
 
     def withdraw(request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         """Has a pop (200050) that was asked for `client` be held no more, where its broker is in
@@ -124,14 +137,11 @@ class IBrokers(Interface):
 
 
 def send_by_request(
-    brokers: IBrokers,
-    queue: MessageQueue,
-    prepared: Prepared,
-    born_timestamp: int,
-    timeout: float,
+    brokers: IBrokers, queue: MessageQueue, outgoing: Outgoing, timeout: float
 ) -> Deferred[SendResult]:
     """Sends as `IBrokers.send` does, by a request that the broker is asked."""
-    command = send_command(prepared, prepared.topic, queue, born_timestamp)
+    prepared = outgoing.prepared
+    command = send_command(prepared, prepared.topic, queue, outgoing.born_timestamp)
     asked = brokers.ask(queue.broker_name, command, timeout)
     return asked.addCallback(_sent, queue, prepared)
 

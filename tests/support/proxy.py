@@ -18,11 +18,16 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from rocketmq_tw.client.message import SendResult
-from rocketmq_tw.client.preparing import Prepared
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.types import MESSAGE_TYPE
 from rocketmq_tw.net.errors import ConnectError, RemotingError
-from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient, send_by_request
+from rocketmq_tw.proxy.brokers import (
+    ABSENT_SECONDS,
+    IBrokers,
+    IProxyClient,
+    Outgoing,
+    send_by_request,
+)
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
 from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity
 from rocketmq_tw.proxy.heartbeat_sync.sync import HeartbeatSync
@@ -242,15 +247,8 @@ class PlayedBrokers:
         ask: Callable[[RemotingCommand], Any] = answer
         return maybeDeferred(ask, request)
 
-    def send(
-        self,
-        queue: MessageQueue,
-        prepared: Prepared,
-        born_timestamp: int,
-        timeout: float,
-        properties: dict[str, str] | None,
-    ) -> Deferred[SendResult]:
-        return send_by_request(self, queue, prepared, born_timestamp, timeout)
+    def send(self, queue: MessageQueue, outgoing: Outgoing, timeout: float) -> Deferred[SendResult]:
+        return send_by_request(self, queue, outgoing, timeout)
 
     def withdraw(self, request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         return False

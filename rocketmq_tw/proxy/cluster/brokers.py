@@ -14,12 +14,17 @@ from zope.interface import implementer
 
 from rocketmq_tw.client.message import SendResult
 from rocketmq_tw.client.name_servers import NameServers
-from rocketmq_tw.client.preparing import Prepared
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.net.interfaces import IPeer, IRemotingClient
 from rocketmq_tw.proxy.broker_lines import BrokerLines
-from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient, send_by_request
+from rocketmq_tw.proxy.brokers import (
+    ABSENT_SECONDS,
+    IBrokers,
+    IProxyClient,
+    Outgoing,
+    send_by_request,
+)
 from rocketmq_tw.proxy.cluster.departures import Departures
 from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
 from rocketmq_tw.proxy.cluster.lanes import Lanes
@@ -122,15 +127,8 @@ class ClusterBrokers:
         asked = connection.request(address, request, timeout)
         return asked.addErrback(self._not_answered)
 
-    def send(
-        self,
-        queue: MessageQueue,
-        prepared: Prepared,
-        born_timestamp: int,
-        timeout: float,
-        properties: dict[str, str] | None,
-    ) -> Deferred[SendResult]:
-        return send_by_request(self, queue, prepared, born_timestamp, timeout)
+    def send(self, queue: MessageQueue, outgoing: Outgoing, timeout: float) -> Deferred[SendResult]:
+        return send_by_request(self, queue, outgoing, timeout)
 
     def withdraw(self, request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         return False

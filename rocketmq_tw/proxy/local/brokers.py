@@ -20,11 +20,17 @@ from rocketmq_tw.broker.sending.send import REMARKS
 from rocketmq_tw.client.commands import SEND_STATUSES
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.client.message import SendResult
-from rocketmq_tw.client.preparing import Prepared, send_header
+from rocketmq_tw.client.preparing import send_header
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.net.in_process import InProcessPeer, call_handler
-from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient, send_by_request
+from rocketmq_tw.proxy.brokers import (
+    ABSENT_SECONDS,
+    IBrokers,
+    IProxyClient,
+    Outgoing,
+    send_by_request,
+)
 from rocketmq_tw.proxy.memberships import Membership, unregistration_of
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.bodies.queues import MessageQueue
@@ -91,23 +97,17 @@ class LocalBrokers:
         peer = self._peer_of(request, client)
         return call_handler(self._broker.listener.handlers, request, peer, timeout, self._clock)
 
-    def send(
-        self,
-        queue: MessageQueue,
-        prepared: Prepared,
-        born_timestamp: int,
-        timeout: float,
-        properties: dict[str, str] | None,
-    ) -> Deferred[SendResult]:
+    def send(self, queue: MessageQueue, outgoing: Outgoing, timeout: float) -> Deferred[SendResult]:
         plain = self._sending.plain
+        properties = outgoing.properties
         if plain is not None and properties is not None and queue.broker_name == self._name:
-            sent = self._store(plain, queue, prepared, born_timestamp, properties)
+            sent = self._store(plain, queue, outgoing, properties)
             if sent is not None:
                 # Most are answered before a timer could be due.
                 if not plain.answers_in_turn:
                     sent.addTimeout(timeout, self._clock, self._timed_out)
                 return sent
-        return send_by_request(self, queue, prepared, born_timestamp, timeout)
+        return send_by_request(self, queue, outgoing, timeout)
 
     def withdraw(self, request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         pop = self._pops.get(client, {}).get(request.opaque)
@@ -170,13 +170,13 @@ class LocalBrokers:
         self,
         plain: PlainSends,
         queue: MessageQueue,
-        prepared: Prepared,
-        born_timestamp: int,
+        outgoing: Outgoing,
         properties: dict[str, str],
     ) -> Deferred[SendResult] | None:
         """Hands a message to the broker as it is; returns None where it has to be asked by a
         request."""
         sent: Deferred[SendResult] = Deferred()
+        prepared = outgoing.prepared
 
         def done(code: ResponseCode, appended: Appended) -> None:
             status = SEND_STATUSES.get(code)
@@ -194,7 +194,7 @@ class LocalBrokers:
                 )
             )
 
-        header = send_header(prepared, prepared.topic, queue, born_timestamp)
+        header = send_header(prepared, prepared.topic, queue, outgoing.born_timestamp)
         try:
             stored = plain.store(header, properties, prepared.body, self._own, done)
         except Exception as error:

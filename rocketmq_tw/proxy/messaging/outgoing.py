@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 
@@ -28,6 +27,7 @@ from rocketmq_tw.message.types import (
     message_type,
 )
 from rocketmq_tw.net.networks import host_of
+from rocketmq_tw.proxy.brokers import Outgoing
 from rocketmq_tw.proxy.grpc.interfaces import LARGEST_UNPACKED, RequestLimits
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, client_topic
 from rocketmq_tw.proxy.messaging.messages import milliseconds, sent_properties, user_properties
@@ -58,24 +58,6 @@ _ZLIB_MAGIC = b"\x78"
 _PLAIN = frozenset({NORMAL_TYPE, FIFO_TYPE})
 #: By the type of one message, the types of all.
 _ONLY = {kind: frozenset([kind]) for kind in MESSAGE_TYPES}
-
-
-class Outgoing(NamedTuple):
-    """Messages that passed all checks but the topic's type: `types` are theirs, `group` the message
-    group of all; empty without. `properties` are those of a plain message; None for what a broker
-    has to look at: a batch, a half message, one that waits for a time."""
-
-    prepared: Prepared
-    ids: Sequence[str]
-    types: frozenset[str]
-    group: str
-    born_timestamp: int
-    properties: dict[str, str] | None
-
-    @property
-    def is_half(self) -> bool:
-        """Whether it waits for the decision about its transaction."""
-        return bool(self.prepared.sys_flag & TRANSACTION_PREPARED)
 
 
 class OutgoingMessages:

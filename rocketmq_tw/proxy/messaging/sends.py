@@ -21,11 +21,11 @@ from rocketmq_tw.client.message import SendResult, SendStatus
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RemotingError, RequestTimeout
 from rocketmq_tw.proxy.broker_lines import BrokerLines
-from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.brokers import IBrokers, Outgoing
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import TopicTypes, no_route
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
-from rocketmq_tw.proxy.messaging.outgoing import Outgoing, OutgoingMessages
+from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
 from rocketmq_tw.proxy.messaging.queues import WriteQueues
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, status
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId
@@ -111,7 +111,7 @@ class Sends:
         seconds = seconds_left(call, self._clock, SEND_SECONDS)
         deadline = self._clock.seconds() + seconds
         queue = self._choose(outgoing, queues, None)
-        sent = self._send_to(queue, outgoing, seconds)
+        sent = self._brokers.send(queue, outgoing, seconds)
         return sent.addCallbacks(
             _response_to,
             self._send_again,
@@ -140,7 +140,7 @@ class Sends:
         deadline = self._clock.seconds() + seconds
         await self._types.check(topic, outgoing.types, seconds * _CHECK_SHARE)
         queue = self._choose(outgoing, queues, None)
-        sent = self._send_to(queue, outgoing, deadline - self._clock.seconds())
+        sent = self._brokers.send(queue, outgoing, deadline - self._clock.seconds())
         return _response_to(
             await self._deliver(outgoing, queues, queue, sent, call, deadline), outgoing
         )
@@ -220,7 +220,7 @@ class Sends:
                         error=error,
                     )
             queue = self._choose(outgoing, queues, failed)
-            sent = self._send_to(queue, outgoing, deadline - self._clock.seconds())
+            sent = self._brokers.send(queue, outgoing, deadline - self._clock.seconds())
         raise AssertionError("the last try returns or raises")
 
     def _look_anew(self, topic: str) -> None:
@@ -244,13 +244,6 @@ class Sends:
         if outgoing.group:
             return self._queues.of_group(queues, outgoing.group)
         return self._queues.next(queues, failed)
-
-    def _send_to(
-        self, queue: MessageQueue, outgoing: Outgoing, timeout: float
-    ) -> Deferred[SendResult]:
-        return self._brokers.send(
-            queue, outgoing.prepared, outgoing.born_timestamp, timeout, outgoing.properties
-        )
 
 
 def _why(topic: str, may_be_written: bool) -> str:

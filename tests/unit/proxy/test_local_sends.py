@@ -26,7 +26,7 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.net.errors import ConnectError, RemotingError, RequestTimeout
-from rocketmq_tw.proxy.brokers import send_by_request
+from rocketmq_tw.proxy.brokers import Outgoing, send_by_request
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
@@ -60,6 +60,11 @@ TOPICS = (
     "SCHEDULE_TOPIC_XXXX",
     "no/topic",
 )
+
+
+def outgoing(prepared: Prepared, properties: dict[str, str] | None = None) -> Outgoing:
+    """What the proxy's checks make of a message."""
+    return Outgoing(prepared, (prepared.message_id,), frozenset(), "", BORN, properties)
 
 
 class Site:
@@ -107,12 +112,12 @@ class Site:
     def send(self, prepared: Prepared, properties: dict[str, str], queue_id: int = 0) -> list[Any]:
         """Hands a message over; what that ends with stands in the list once it does."""
         queue = MessageQueue(topic=prepared.topic, broker_name="broker-a", queue_id=queue_id)
-        return ended(self.brokers.send(queue, prepared, BORN, 3.0, dict(properties)))
+        return ended(self.brokers.send(queue, outgoing(prepared, dict(properties)), 3.0))
 
     def ask(self, prepared: Prepared, queue_id: int = 0) -> list[Any]:
         """Has the broker be asked by a request."""
         queue = MessageQueue(topic=prepared.topic, broker_name="broker-a", queue_id=queue_id)
-        return ended(send_by_request(self.brokers, queue, prepared, BORN, 3.0))
+        return ended(send_by_request(self.brokers, queue, outgoing(prepared), 3.0))
 
     def become(self, role: Role) -> None:
         """Leads the broker into a role, as far as its disk lets it."""
