@@ -77,6 +77,9 @@ class MovedHalf(NamedTuple):
 class ActingWork(RoleWork[HalfBook]):
     """Moves half messages and answers decisions, until `scope`, the role's, is over."""
 
+    # All are sent at once, and the log they come from may lose them meanwhile.
+    keeps_bodies = True
+
     def __init__(
         self, host: Host, writing: Writing, brokers: BrokerClient, kept: Kept, scope: Scope
     ) -> None:

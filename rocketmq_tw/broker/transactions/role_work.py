@@ -41,6 +41,9 @@ class RoleWork(Generic[T]):
     """Takes over, until `scope`, the role's, is over. A subclass goes on in `_took_over`, and says
     what decisions need from then on."""
 
+    #: Whether those that wait when it takes over are kept with their bodies.
+    keeps_bodies = False
+
     def __init__(self, host: Host, writing: Writing, kept: Kept, scope: Scope) -> None:
         self._host = host
         self._writing = writing
@@ -94,7 +97,9 @@ class RoleWork(Generic[T]):
     def _take_over(self) -> None:
         config = self._host.config
         margin_ms = 2 * (config.transaction_time_out + config.transaction_check_interval)
-        takeover = Takeover(self._writing.store, self._progress, margin_ms)
+        takeover = Takeover(
+            self._writing.store, self._progress, margin_ms, with_bodies=self.keeps_bodies
+        )
         steps = self._scope.steps(self._steps(takeover))
         self._taking_over = self._host.in_slices(steps).addErrback(self._failed)
 

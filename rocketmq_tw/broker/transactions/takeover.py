@@ -34,12 +34,21 @@ class Takeover:
     Afterwards `waiting` has the half messages that wait, by offset, and `found` those that the log
     says are settled though no op message does. Where the progress was copied, or is ahead of a
     queue, all half messages are looked at again that were stored within `margin_ms` of the last.
+    Any number may wait: their bodies are there only `with_bodies`.
     """
 
-    def __init__(self, store: IMessageStore, progress: SettledProgress, margin_ms: int) -> None:
+    def __init__(
+        self,
+        store: IMessageStore,
+        progress: SettledProgress,
+        margin_ms: int,
+        *,
+        with_bodies: bool = False,
+    ) -> None:
         self._store = store
         self._progress = progress
         self._margin_ms = margin_ms
+        self._with_bodies = with_bodies
         self.book = HalfBook(0)
         self.waiting: dict[int, Half] = {}
         self.found: list[tuple[int, State]] = []
@@ -118,6 +127,8 @@ class Takeover:
             if read is not None:
                 for message in decode_records(read.data):
                     if book.is_pending(message.queue_offset):
+                        if not self._with_bodies:
+                            message.body = b""
                         self._inherit(Half(message))
                 after = read.next_offset
             self._settle_unread(offset, after)

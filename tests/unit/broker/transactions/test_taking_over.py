@@ -6,6 +6,8 @@ import pytest
 
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.transactions.part import Transactions
+from rocketmq_tw.broker.transactions.progress import SettledProgress
+from rocketmq_tw.broker.transactions.takeover import Takeover
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
@@ -191,3 +193,17 @@ def test_many_that_wait_are_found_in_slices() -> None:
     work = again.broker[Transactions].work
     assert work is not None and work.book is not None
     assert work.pending == 700
+
+
+@pytest.mark.parametrize("with_bodies", [False, True])
+def test_the_bodies_of_those_that_wait_are_in_memory_on_demand(with_bodies: bool) -> None:
+    broker = BrokerInMemory()
+    for n in range(40):
+        begin(broker, b"%02d" % n * 1000)
+    let(broker, 1)
+    progress = SettledProgress(broker.offsets, broker.store)
+    takeover = Takeover(broker.store, progress, 0, with_bodies=with_bodies)
+    for _ in takeover.steps():
+        pass
+    sizes = [len(half.message.body) for half in takeover.waiting.values()]
+    assert sizes == [2000 if with_bodies else 0] * 40
