@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.pop.check_points import (
@@ -17,7 +17,7 @@ from rocketmq_tw.broker.pop.check_points import (
     acknowledged_offsets,
     check_point_key,
 )
-from rocketmq_tw.broker.pop.pending import PendingCheckPoint, PendingCheckPoints
+from rocketmq_tw.broker.pop.pending import PendingCheckPoint
 from rocketmq_tw.broker.pop.remote_messages import Unreachable
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revive_queues import (
@@ -30,13 +30,14 @@ from rocketmq_tw.broker.writing.sink import Attempt, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.runtime.log_throttle import LogThrottleByKey
 from rocketmq_tw.runtime.scope import Scope
-from rocketmq_tw.store.queue_batches import READ_MESSAGES
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import RequestError
 
 #: After so many ms the log says once more that a group's messages are dropped; of so many groups it
 #: does meanwhile.
 _SAY_AGAIN_MS, _MOST_SAID = 3_600_000, 1_000
+#: Reads of a revive queue in one go, for a request.
+_READS = 4
 
 log = Logger()
 
@@ -50,52 +51,75 @@ class Revival(ReviveQueues):
         self._elapsed_ms = tools.host.elapsed_ms
         #: Groups whose messages were dropped.
         self._said = LogThrottleByKey[str](_SAY_AGAIN_MS, _MOST_SAID)
-        #: Check points that were stored since the last round.
+        self._when_dispatched = tools.when_dispatched
+        #: Check points that were stored since the last round began, and in the one before.
         self._new: set[CheckPointKey] = set()
+        self._before: set[CheckPointKey] = set()
         scope.on_end(tools.revive_log.check_point_stored.add(self._stored))
+
+    def when_read(self, queue_id: int) -> Deferred[None] | None:
+        """See `ReviveQueues`."""
+        store = self._store
+        is_dispatched = store.dispatched_offset >= store.written_offset
+        if self._scope.is_over or (is_dispatched and self._is_read(queue_id)):
+            return None
+        # A check point, or its acknowledgement, may be on the way into the queue.
+        dispatched = succeed(None) if is_dispatched else self._dispatched()
+        steps = self._scope.steps(self._rest_of(queue_id))
+        return dispatched.addCallback(lambda _: self._in_slices(steps))
 
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
         """See `ReviveQueues`."""
-        books = self._books_by_now(queue_id)
-        key = check_point_key(ack, self._broker_name)
-        return books is not None and not books.waits(key, ack.ack_offset)
+        queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
+        return queue is not None and not queue.books.waits(key, ack.ack_offset)
 
-    def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
+    def is_waiting(self, queue_id: int, ack: AckMsg) -> bool:
         """See `ReviveQueues`."""
         queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
-        offset = acknowledged_offsets(ack)[0]
         # Most are acknowledged soon, before the revive queue is read.
-        if key in self._new:
-            return key
-        if queue is None:
-            return None
-        if queue.books.waits(key, offset):
-            return key
-        books = self._books_by_now(queue_id)
-        return None if books is None else books.another(key, offset)
+        if key in self._new or key in self._before:
+            return True
+        return queue is not None and queue.books.waits(key, acknowledged_offsets(ack)[0])
 
-    def _books_by_now(self, queue_id: int) -> PendingCheckPoints | None:
-        """Returns the books of a revive queue with all that is in the log; None where more may
-        be."""
-        queue, store = self._queues.get(queue_id), self._store
-        if queue is None or not self._are_read:
-            return None
-        if store.dispatched_offset < store.written_offset:
-            # A check point may be on the way into the queue.
-            return None
-        end = store.max_queue_offset(self._topic, queue_id)
-        if end - queue.books.read_offset > READ_MESSAGES:
-            return None
-        if queue.books.read_offset < end:
-            self._read(queue)
-        return queue.books if queue.books.read_offset >= end else None
+    def other_popper(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
+        """See `ReviveQueues`."""
+        queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
+        return None if queue is None else queue.books.another(key, acknowledged_offsets(ack)[0])
+
+    def _dispatched(self) -> Deferred[None]:
+        """Fires once all that the log has by now is in its queues, or the role is over."""
+        dispatched: Deferred[None] = Deferred()
+
+        def fire() -> None:
+            stop()
+            forget()
+            dispatched.callback(None)
+
+        stop = self._when_dispatched(fire)
+        forget = self._scope.on_end(fire)
+        return dispatched
+
+    def _rest_of(self, queue_id: int) -> Iterator[None]:
+        while not self._is_read(queue_id):
+            yield
+
+    def _is_read(self, queue_id: int) -> bool:
+        """Reads on in a revive queue; returns whether there is no more in it."""
+        if queue_id not in self._queues:
+            self._find_queues()
+        queue, end = self._queues.get(queue_id), self._store.max_queue_offset(self._topic, queue_id)
+        for _ in range(_READS):
+            if queue is None or queue.books.read_offset >= end or not self._read(queue):
+                return True
+        return False
 
     def _stored(self, point: PopCheckPoint) -> None:
         self._new.add(check_point_key(point, self._broker_name))
 
     def _steps(self) -> Iterator[None]:
-        self._new.clear()
+        self._new, self._before = set(), self._new
         yield from super()._steps()
+        self._before.clear()
 
     def _due_by(self) -> int:
         return self._now_ms() - GRACE_MS

@@ -9,7 +9,7 @@ moves on. A crash in between puts it twice at most, and loses none. Rules: docs/
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
@@ -66,6 +66,8 @@ class ReviveTools(NamedTuple):
     offsets: OffsetTable
     revive_log: ReviveLog
     in_flight: InFlight
+    #: As `Dispatcher.when_dispatched`.
+    when_dispatched: Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class ReviveQueue:
@@ -154,14 +156,25 @@ class ReviveQueues:
         """Fires once nothing is on its way into a log."""
         return self._put_all.wait() if self._is_putting else succeed(None)
 
+    def when_read(self, queue_id: int) -> Deferred[None] | None:
+        """Returns None where all that the log has of a revive queue was taken in; else what fires
+        once it was, or the role is over. Where the books tell nothing nobody waits for them."""
+        return None
+
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
-        """Returns whether it is known that nobody waits for an acknowledgement of this message any
-        more, whose check point is in a revive queue: it was acknowledged, or stored again."""
+        """Returns whether nobody waits for an acknowledgement of this message any more, whose check
+        point is in a revive queue that was read to its end just now: it was acknowledged, or stored
+        again."""
         return False
 
-    def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
-        """Returns the name of the check point that a message waits in, where that is known: the one
-        that the acknowledgement names, or one of another group or topic."""
+    def is_waiting(self, queue_id: int, ack: AckMsg) -> bool:
+        """Returns whether the check point that an acknowledgement names is known to wait for it,
+        without a look at what was not read yet."""
+        return False
+
+    def other_popper(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
+        """Returns the name of the check point that a message waits in, where that is one of another
+        group or topic than the acknowledgement names; all was read just now."""
         return None
 
     @property
