@@ -141,6 +141,13 @@ class PopRequests:
         return request.response()
 
     def _check(self, header: PopMessageRequestHeader) -> TopicConfig:
+        if header.max_msg_nums < 1:
+            # It would be held for the messages that are there, and woken for them, again and again.
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"a pop of {header.max_msg_nums} messages: ask for 1 to {_MOST_MESSAGES}"
+                " (maxMsgNums)",
+            )
         if header.max_msg_nums > _MOST_MESSAGES:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.pop.check_points import new_check_point
 from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.sending import send
@@ -189,6 +190,8 @@ class TestPop:
             ({"topic": "Nowhere"}, ResponseCode.TOPIC_NOT_EXIST, "Nowhere"),
             ({"queue_id": 1}, ResponseCode.INVALID_PARAMETER, "no queue 1"),
             ({"max_msg_nums": 33}, ResponseCode.INVALID_PARAMETER, "ask for 32"),
+            ({"max_msg_nums": 0}, ResponseCode.INVALID_PARAMETER, "0 messages: ask for 1 to 32"),
+            ({"max_msg_nums": -1, "poll_time": 9}, ResponseCode.INVALID_PARAMETER, "1 to 32"),
             ({"exp": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "names no tag"),
             ({"exp": "a >", "exp_type": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, ""),
             ({"exp": "a > 1", "exp_type": "SQL92"}, ResponseCode.SYSTEM_ERROR, "use tags"),
@@ -617,6 +620,9 @@ class TestInvisibleTime:
         (message,) = popper.pop()
         parts = message.extra_info.split(" ")
         parts[1] = popped_ms
+        point = new_check_point("Topic", "G", 0, [0], 0, int(popped_ms), 60_000, parts[5])
+        broker.broker[Reviving].log.put_check_point(point, int(parts[3]))
+        broker.clock.advance(0)
         later = popper.hide(message._replace(extra_info=" ".join(parts)), 5_000)
         assert later.extra_info.split(" ")[1] == str(broker.now_ms())
         pass_time(broker, 10)
