@@ -4,6 +4,7 @@ an acknowledgement with such a handle, which comes to nothing."""
 from __future__ import annotations
 
 from collections.abc import Hashable
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from rocketmq_tw.runtime.lazy_heap import LazyHeap
@@ -37,10 +38,11 @@ class LeftMessages(Generic[L]):
     def __len__(self) -> int:
         return len(self._messages)
 
-    def add(self, message: L, now: int) -> None:
-        """Takes in a message, where its client's handle is not over."""
+    def add(self, message: L, now: int, most: float = inf) -> None:
+        """Takes in a message, where its client's handle is not over, and fewer than `most` are
+        remembered."""
         self.forget_over(now)
-        if message.handle_ends > now and not self._is_kept(message):
+        if len(self) < most and message.handle_ends > now and not self._is_kept(message):
             self._messages[message.delivery] = message
             self._ends.push(message.handle_ends, message)
 

@@ -123,8 +123,7 @@ class ReceivedMessages:
     def doubt(self, message: RenewedMessage) -> None:
         """Does as `leave` where there are not too many: a message whose client may have a handle
         that brokers do not accept."""
-        if len(self._left) < _MOST_DOUBTED:
-            self.leave(message)
+        self._left.add(message, self._now(), _MOST_DOUBTED)
 
     def give_up(self, message: RenewedMessage) -> None:
         """Forgets a message, but for what its client's handle stands for where brokers would say OK
@@ -141,8 +140,7 @@ class ReceivedMessages:
     def remember_settled(self, message: RenewedMessage) -> None:
         """Remembers that a client is done with a message as long as its handle is not over, where
         there are not too many."""
-        if len(self._settled) < _MOST_SETTLED:
-            self._settled.add(message, self._now())
+        self._settled.add(message, self._now(), _MOST_SETTLED)
 
     def was_settled(self, message: RenewedMessage) -> bool:
         """Returns whether a client is known to be done with this delivery of a message."""
