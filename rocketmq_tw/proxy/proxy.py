@@ -79,15 +79,15 @@ class Proxy:
         self._registration = ClientRegistration(
             reactor, brokers, self.clients, Slices(reactor), self._heartbeat_sync.telling, now_ms
         )
-        popped = PopClient(brokers)
-        renewal = self._renewal = Renewal(reactor, popped, self.clients, metadata, config)
         times = BrokerTimes(reactor)
+        popped = PopClient(brokers, times)
+        renewal = self._renewal = Renewal(reactor, popped, self.clients, metadata, config)
         claims = Claims(renewal, times)
         types = TopicTypes(metadata, config)
         expressions = Expressions(CompileBudget(reactor))
         receives = ReceiveRequests(reactor, renewal, self.clients, metadata, expressions, config)
         delivery = Delivery(reactor, self.clients, popped, renewal, unpacking, times, now_ms)
-        polls = Polls(reactor, brokers, popped, self.clients, config, delivery.bring_back)
+        polls = Polls(reactor, brokers, popped, times, self.clients, config, delivery.bring_back)
         outgoing = OutgoingMessages(config, now_ms, in_thread)
         services = (
             Telemetry(config, self.clients, metadata, asked, expressions, reactor),
@@ -96,7 +96,7 @@ class Proxy:
             Sends(reactor, brokers, types, outgoing),
             transactions,
             Recalls(reactor, brokers, types),
-            Receiving(reactor, brokers, receives, polls, delivery, times),
+            Receiving(reactor, brokers, receives, polls, delivery),
             Acknowledging(reactor, popped, claims, self.clients, config),
             InvisibleDurations(claims, config),
             DeadLetters(reactor, self.clients, popped, claims),

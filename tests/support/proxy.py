@@ -33,6 +33,7 @@ from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity
 from rocketmq_tw.proxy.heartbeat_sync.sync import HeartbeatSync
 from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients, Recover
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
@@ -363,7 +364,7 @@ def undelivered_pops(clock: Clock, brokers: IBrokers) -> UndeliveredPops:
     clients: Any = FakeClients()
     metadata = Metadata(clock, brokers)
     config = ProxyConfig()
-    renewal = Renewal(clock, PopClient(brokers), clients, metadata, config)
+    renewal = Renewal(clock, PopClient(brokers, BrokerTimes(clock)), clients, metadata, config)
     return UndeliveredPops(renewal, config)
 
 

@@ -179,13 +179,13 @@ class ReceivingWorld:
         settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription=pb.Subscription())
         self.client = self.clients.settle("client", FakeCall(), settings, "G", ["Topic"])
         metadata = Metadata(self.clock, self.cluster)
-        popped = PopClient(self.cluster)
+        times = BrokerTimes(self.clock)
+        popped = PopClient(self.cluster, times)
 
         def now_ms() -> int:
             return self.broker.now_ms() + self._clock_off_ms
 
         self.renewal = Renewal(self.clock, popped, self.clients, metadata, self.config)
-        times = BrokerTimes(self.clock)
         claims = Claims(self.renewal, times)
         unpacking = Unpacking(self.config, self._in_thread)
         expressions = Expressions(CompileBudget(self.clock))
@@ -196,10 +196,10 @@ class ReceivingWorld:
             self.clock, self.clients, popped, self.renewal, unpacking, times, now_ms
         )
         polls = Polls(
-            self.clock, self.cluster, popped, self.clients, self.config, delivery.bring_back
+            self.clock, self.cluster, popped, times, self.clients, self.config, delivery.bring_back
         )
         self.methods: dict[str, Any] = {
-            **Receiving(self.clock, self.cluster, receives, polls, delivery, times).methods(),
+            **Receiving(self.clock, self.cluster, receives, polls, delivery).methods(),
             **Acknowledging(self.clock, popped, claims, self.clients, self.config).methods(),
             **InvisibleDurations(claims, self.config).methods(),
             **DeadLetters(self.clock, self.clients, popped, claims).methods(),

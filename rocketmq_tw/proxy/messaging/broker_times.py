@@ -29,8 +29,8 @@ class _Ahead(NamedTuple):
 
 
 class BrokerTimes:
-    """Knows the time of day of each broker that has answered a pop. The proxy's own may differ from
-    it by any time.
+    """Knows the time of day of each broker that has answered a pop, or changed a message's time.
+    The proxy's own may differ from it by any time.
 
     A broker is ahead at least by what an answer says that comes now, and by no more than if it had
     come at once. So of some answers the one counts by which it is ahead most: it took least."""
@@ -39,6 +39,11 @@ class BrokerTimes:
         self._clock = clock
         #: By the broker's name.
         self._ahead: dict[str, _Ahead] = {}
+
+    @property
+    def now(self) -> float:
+        """What the clock says now, in seconds."""
+        return self._clock.seconds()
 
     def heard(self, broker_name: str, time_ms: int, asked_at: float) -> None:
         """Notes what time it was, in ms since 1970, when a broker made the answer that comes now,

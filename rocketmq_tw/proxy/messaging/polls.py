@@ -22,6 +22,7 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.delivery import Receiver
 from rocketmq_tw.proxy.messaging.popped import Poll, PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.statuses import StatusError
@@ -131,6 +132,7 @@ class Polls:
         clock: IReactorTime,
         brokers: IBrokers,
         popped: PopClient,
+        times: BrokerTimes,
         clients: ProxyClients,
         config: ProxyConfig,
         bring_back: Callable[[Receiver, PoppedMessage, int | None], None],
@@ -138,6 +140,7 @@ class Polls:
         self._clock = clock
         self._brokers = brokers
         self._popped = popped
+        self._times = times
         self._clients = clients
         self._config = config
         self._bring_back = bring_back
@@ -190,7 +193,8 @@ class Polls:
         header, attempt = receive.header, receive.attempt
         header.poll_time = max(int((receive.poll_ends - self._clock.seconds()) * 1000), 0)
         broker_name = receive.wanted.source.broker_name
-        receive.poll = Poll(self._brokers, broker_name, header, receive.receiver.client)
+        client = receive.receiver.client
+        receive.poll = Poll(self._brokers, self._times, broker_name, header, client)
         if attempt is not None:
             self._polling[attempt] = receive
         Deferred.fromCoroutine(receive.poll.messages()).addBoth(self._poll_ended, receive)

@@ -21,6 +21,7 @@ from rocketmq_tw.message.properties import FIRST_POP_TIME, POP_CK, UNIQ_KEY, par
 from rocketmq_tw.message.record import RecordError, decode_records
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.checks import check_broker
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code
@@ -94,11 +95,13 @@ class Poll:
     def __init__(
         self,
         brokers: IBrokers,
+        times: BrokerTimes,
         broker_name: str,
         header: PopMessageRequestHeader,
         client: IProxyClient | None = None,
     ) -> None:
         self._brokers = brokers
+        self._times = times
         self._broker_name = broker_name
         self._header = header
         self._client = client
@@ -108,15 +111,22 @@ class Poll:
     async def messages(self) -> list[PoppedMessage]:
         """Asks the broker, once; returns what that brings, nothing where there is nothing. Raises
         `StatusError` for what a broker refuses, and `RemotingError`."""
-        header = self._header
+        header, asked_at = self._header, self._times.now
         answer = await self._brokers.ask(
             self._broker_name, self._request, self._seconds, self._client
         )
-        if answer.code in _NOTHING:
-            return []
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code == ResponseCode.SUCCESS:
+            popped = read_popped(answer, self._broker_name, is_orderly=bool(header.order))
+        elif answer.code in _NOTHING:
+            popped = []
+        else:
             raise _refusal(answer, f"a pop of {header.topic}")
-        return read_popped(answer, self._broker_name, is_orderly=bool(header.order))
+        # The answer to a pop that came too late to be held has none.
+        if popped:
+            self._times.heard(self._broker_name, popped[0].handle.info.pop_time, asked_at)
+        elif time_ms := answer.header(PopMessageResponseHeader).pop_time:
+            self._times.heard(self._broker_name, time_ms, asked_at)
+        return popped
 
     def withdraw(self) -> bool:
         """Has it be held no more, where that can be; returns whether it can. What was popped by
@@ -127,8 +137,9 @@ class Poll:
 class PopClient:
     """Asks the brokers that have the messages."""
 
-    def __init__(self, brokers: IBrokers) -> None:
+    def __init__(self, brokers: IBrokers, times: BrokerTimes) -> None:
         self._brokers = brokers
+        self._times = times
 
     async def acknowledge(
         self, topic: str, group: str, handle: ReceiptHandle, client: IProxyClient | None = None
@@ -272,6 +283,7 @@ class PopClient:
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
         flags = {ENDS_ATTEMPT_FLAG: ends_attempt, UNDELIVERED_FLAG: is_undelivered}
         fields = {name: "true" for name, is_set in flags.items() if is_set}
+        asked_at = self._times.now
         answer = await self._ask(info.broker_name, code, header, client, timeout, fields)
         found = answer.header(ChangeInvisibleTimeResponseHeader)
         if not found.pop_time:
@@ -279,6 +291,9 @@ class PopClient:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE, "the message was acknowledged before: leave it"
             )
+        if not info.is_orderly:
+            # In order it is the time of the pop still.
+            self._times.heard(info.broker_name, found.pop_time, asked_at)
         return ReceiptHandle(
             info._replace(
                 start_offset=info.offset,

@@ -10,7 +10,6 @@ from rocketmq_tw.client.topic_turns import TopicTurns
 from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.checks import no_route
 from rocketmq_tw.proxy.messaging.delivery import Delivery, Receiver
 from rocketmq_tw.proxy.messaging.methods import path
@@ -38,14 +37,12 @@ class Receiving:
         requests: ReceiveRequests,
         polls: Polls,
         delivery: Delivery,
-        times: BrokerTimes,
     ) -> None:
         self._clock = clock
         self._brokers = brokers
         self._requests = requests
         self._polls = polls
         self._delivery = delivery
-        self._times = times
         self._turns = TopicTurns.by_chance()
 
     def methods(self) -> Methods:
@@ -58,12 +55,8 @@ class Receiving:
 
     async def receive(self, request: ReceiveMessageRequest, call: ICall) -> None:
         """Sends a status, the messages that were popped, and the time of their delivery."""
-        asked_at = self._clock.seconds()
         try:
             receiver, popped = await self._pop(request, call)
-            if popped:
-                info = popped[0].handle.info
-                self._times.heard(info.broker_name, info.pop_time, asked_at)
             await self._delivery.give(call, receiver, popped)
         except Exception as error:
             call.send(ReceiveMessageResponse(status=status_of(error)))

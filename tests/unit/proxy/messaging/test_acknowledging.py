@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
+from rocketmq_tw.proxy.messaging import received_messages
 from rocketmq_tw.proxy.messaging.acknowledging import MAX_HANDLES, Acknowledging
 from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.claims import Claims
@@ -794,10 +795,54 @@ class TestAnswersThatDoNotCome:
         assert world.receive(**SOON).bodies == [b"slow"]
 
 
+@pytest.mark.parametrize("asked", ["an empty poll", "a change", "a message"])
+def test_another_proxy_knows_that_a_handle_is_over_by_any_answer_of_its_broker(asked: str) -> None:
+    world = ReceivingWorld()
+    other = world.another_proxy()
+    world.pass_time(5)
+    world.send(b"late")
+    (message,) = world.receive(**SOON).messages
+    handle = message.system_properties.receipt_handle
+    if asked == "an empty poll":
+        assert other.receive(long_polling_timeout={"seconds": 1}).messages == []
+    elif asked == "a change":
+        world.send(b"another")
+        (another,) = world.receive(**SOON).messages
+        assert other.change(another.system_properties.receipt_handle, 20).status.code == Code.OK
+    else:
+        world.send(b"another")
+        assert len(other.receive(**SOON).messages) == 1
+    world.pass_time(60)
+    assert other.ack(handle).status.code == Code.INVALID_RECEIPT_HANDLE
+    assert b"late" in world.receive(**SOON).bodies
+
+
+def test_those_that_clients_were_done_with_make_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A late acknowledgement may be repeated, however many there were before."""
+    monkeypatch.setattr(received_messages, "_MOST_SETTLED", 3)
+    world = ReceivingWorld()
+    for _ in range(3):
+        world.send(b"before")
+    minute = {"invisible_duration": {"seconds": 60}}
+    messages = world.receive(**minute).messages
+    world.pass_time(20)
+    assert {world.ack(message).status.code for message in messages} == {Code.OK}
+    # Their handles are over by then.
+    world.pass_time(100)
+    world.send(b"late")
+    (message,) = world.receive(**minute).messages
+    world.pass_time(40)
+    assert world.ack(message).status.code == Code.OK
+    world.pass_time(17)
+    assert world.ack(message).status.code == Code.OK
+
+
 def test_a_handle_of_a_time_when_the_brokers_clock_was_ahead_ends_with_its_duration() -> None:
     clock, brokers, times = Clock(), PlayedBrokers(), BrokerTimes(Clock())
     metadata = Metadata(clock, brokers)
-    renewal = Renewal(clock, PopClient(brokers), FakeClients(), metadata, ProxyConfig())
+    renewal = Renewal(clock, PopClient(brokers, times), FakeClients(), metadata, ProxyConfig())
     times.heard("a", 1_000, asked_at=0)
     handle = parse_receipt_handle("0 7200000 60000 3 0 a 0 0 4096")
     claiming = Deferred.fromCoroutine(Claims(renewal, times).claim("client", "Topic", "G", handle))
@@ -815,7 +860,7 @@ def test_others_are_served_while_very_many_are_acknowledged(batches: bool, turns
     brokers.add_topic("Topic", {"a": 1})
     for code in (RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE):
         brokers.answer(code, lambda request: request.response())
-    config, popped = ProxyConfig(enable_batch_ack=batches), PopClient(brokers)
+    config, popped = ProxyConfig(enable_batch_ack=batches), PopClient(brokers, BrokerTimes(clock))
     renewal = Renewal(clock, popped, clients, Metadata(clock, brokers), config)
     service = Acknowledging(clock, popped, Claims(renewal, BrokerTimes(clock)), clients, config)
 

@@ -13,6 +13,7 @@ from twisted.logger import capturedLogs, formatEvent
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.messaging import renewal
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle, parse_receipt_handle
 from rocketmq_tw.proxy.messaging.renewal import Renewal, RenewedMessage
@@ -57,7 +58,7 @@ class World:
         self.client = self.clients.join(FakeClient())
         self.renewal = Renewal(
             self.clock,
-            PopClient(self.brokers),
+            PopClient(self.brokers, BrokerTimes(self.clock)),
             self.clients,
             Metadata(self.clock, self.brokers),
             ProxyConfig(**config),

@@ -77,9 +77,10 @@ class Proxy(SendingProxy):
         clock = self.broker.clock
         super().__init__(brokers, clock, self.broker.now_ms)
         clients = FakeClients()
-        popped = PopClient(brokers)
+        times = BrokerTimes(clock)
+        popped = PopClient(brokers, times)
         renewal = Renewal(clock, popped, clients, self.metadata, ProxyConfig())
-        claims = Claims(renewal, BrokerTimes(clock))
+        claims = Claims(renewal, times)
         self.methods.update(DeadLetters(clock, clients, popped, claims).methods())
 
     def entries(self, *messages: Message) -> Any:
@@ -250,7 +251,7 @@ def popped(proxy: Proxy) -> list[PoppedMessage]:
         born_time=0,
         init_mode=0,
     )
-    poll = Poll(proxy.losing, proxy.name, header)
+    poll = Poll(proxy.losing, BrokerTimes(proxy.broker.clock), proxy.name, header)
     return cast(list[PoppedMessage], answer_of(poll.messages(), proxy.broker.clock))
 
 
