@@ -8,7 +8,9 @@ from rocketmq_tw.message.extra_info import kind_of
 from rocketmq_tw.message.names import pop_retry_topic, revive_topic
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import (
@@ -129,6 +131,24 @@ class Popper:
             offset=message.queue_offset,
         )
         return RemotingCommand.request(RequestCode.ACK_MESSAGE, header)
+
+    def batch_ack_request(self, message: PoppedMessage) -> RemotingCommand:
+        """The acknowledgement of one message as a batch."""
+        start, popped, hidden, revive_queue, kind = message.extra_info.split(" ")[:5]
+        bits = 1 << message.queue_offset - int(start)
+        ack = BatchAck(
+            bits=bits.to_bytes(bits.bit_length() // 8 + 1, "little"),
+            group=self.group,
+            invisible_time=int(hidden),
+            pop_time=int(popped),
+            queue_id=message.queue_id,
+            retry=kind,
+            revive_queue_id=int(revive_queue),
+            start_offset=int(start),
+            topic=self.topic,
+        )
+        body = BatchAckMessageRequestBody(broker_name=self.broker.config.broker_name, acks=[ack])
+        return RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, None, encode_body(body))
 
     def hide(self, message: PoppedMessage, invisible_ms: int) -> PoppedMessage:
         """The message with its new extra info."""

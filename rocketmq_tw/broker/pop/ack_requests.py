@@ -72,11 +72,18 @@ class OrderlyAcks:
         self._order = order
 
     def acknowledge(
-        self, queue: PoppedQueue, offset: int, pop_time: int, start: int, client: str
+        self,
+        queue: PoppedQueue,
+        offset: int,
+        pop_time: int,
+        start: int,
+        client: str,
+        *,
+        refuses_void: bool = False,
     ) -> None:
         """Notes that a message is consumed, and commits the group's offset in the name of `client`,
-        an address; raises `RequestError` where the group did not pop it. `start`: where its pop
-        began.
+        an address; raises `RequestError` where the group did not pop it, with `refuses_void` also
+        where it was popped again since, so that it comes once more. `start`: where its pop began.
 
         Where it is not known what was popped, of which a kill or a change of the master is the
         reason, only the message at the group's offset moves it on: those in front of another one
@@ -97,6 +104,11 @@ class OrderlyAcks:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"{group} did not pop message {offset} of {topic} {queue_id}: {error}",
             ) from None
+        if following is None and refuses_void:
+            raise RequestError(
+                ResponseCode.NO_MESSAGE,
+                f"message {offset} of {topic} {queue_id} is delivered again to {group} since",
+            )
         if following is None or following == committed:
             return
         if not self._offsets.has_reset(group, topic, queue_id):
@@ -112,8 +124,8 @@ class OrderlyAcks:
         ends_attempt: bool = False,
         is_undelivered: bool = False,
     ) -> bool:
-        """Hides a message until `visible_at`, in ms; False where it was acknowledged before. With
-        `ends_attempt` its attempt does not pop it again; False where it did before. One that
+        """Hides a message until `visible_at`, in ms; False where it was acknowledged before, or is
+        delivered again. With `ends_attempt` its attempt does not pop it again. One that
         `is_undelivered` counts as if it had not been popped."""
         topic, group, queue_id = queue
         if offset < self._offsets.query(group, topic, queue_id):
@@ -122,8 +134,7 @@ class OrderlyAcks:
             return False
         if is_undelivered:
             self._order.note_undelivered(queue, offset, pop_time)
-        self._order.hide(queue, offset, pop_time, visible_at)
-        return True
+        return self._order.hide(queue, offset, pop_time, visible_at)
 
 
 class AckRequests:
@@ -168,7 +179,12 @@ class AckRequests:
         if info.is_orderly:
             queue = (header.topic, header.consumer_group, header.queue_id)
             self._orderly.acknowledge(
-                queue, header.offset, info.pop_time, info.start_offset, peer.address
+                queue,
+                header.offset,
+                info.pop_time,
+                info.start_offset,
+                peer.address,
+                refuses_void=_refuses_void(request),
             )
             return request.response()
         revive_queue, ack = self._revive_queue(info), _ack_of(header, info)
@@ -213,8 +229,8 @@ class AckRequests:
                     f"{named} messages of one check point: name at most {MOST_OF_ONE}",
                 )
         acks: list[tuple[BatchAckMsg, int]] = []
-        refuses = request.ext_fields.get(REFUSES_MISSING_FLAG) == "true"
-        taken = self._in_slices(self._take_batch(body, peer, acks, refuses_missing=refuses))
+        refuses = _refuses_void(request)
+        taken = self._in_slices(self._take_batch(body, peer, acks, refuses_void=refuses))
         taken.addCallback(lambda _: self._check_poppers(acks))
         return taken.addCallback(lambda _: self._put_acks(acks)).addCallback(
             lambda _: request.response()
@@ -226,14 +242,14 @@ class AckRequests:
         peer: IPeer,
         acks: list[tuple[BatchAckMsg, int]],
         *,
-        refuses_missing: bool,
+        refuses_void: bool,
     ) -> Iterator[None]:
         """Adds to `acks` what is to be stored, with its revive queue; `FEW_ACKS` in a step. Raises
         `RequestError` for a check point that may not be acknowledged so."""
         for number, batch in enumerate(body.acks, start=1):
-            if refuses_missing:
+            if refuses_void:
                 self._check_there(batch)
-            ack = self._ack_of_batch(batch, body.broker_name, peer)
+            ack = self._ack_of_batch(batch, body.broker_name, peer, refuses_void=refuses_void)
             if ack is not None:
                 acks.append((ack, batch.revive_queue_id))
             if number % FEW_ACKS == 0:
@@ -372,7 +388,7 @@ class AckRequests:
             self._checks.is_popped(topic, ack.queue_id, offset, last=1)
 
     def _ack_of_batch(
-        self, ack: BatchAck, broker_name: str | None, peer: IPeer
+        self, ack: BatchAck, broker_name: str | None, peer: IPeer, *, refuses_void: bool
     ) -> BatchAckMsg | None:
         """Returns what is to be stored of it; None where that is nothing."""
         topic = topic_of_kind(ack.topic, ack.group, ack.retry)
@@ -387,7 +403,12 @@ class AckRequests:
         if ack.revive_queue_id == ORDER_REVIVE_QUEUE:
             for offset in offsets:
                 self._orderly.acknowledge(
-                    queue, offset, ack.pop_time, ack.start_offset, peer.address
+                    queue,
+                    offset,
+                    ack.pop_time,
+                    ack.start_offset,
+                    peer.address,
+                    refuses_void=refuses_void,
                 )
             return None
         if not offsets:
@@ -427,6 +448,11 @@ class AckRequests:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"there is no revive queue {queue_id}: the broker has {queues} (reviveQueueNum)",
             )
+
+
+def _refuses_void(request: RemotingCommand) -> bool:
+    """Returns whether what would acknowledge nothing is to be refused, which stock passes over."""
+    return request.ext_fields.get(REFUSES_MISSING_FLAG) == "true"
 
 
 def _named_offsets(start: int, bits: bytes) -> Iterator[int]:

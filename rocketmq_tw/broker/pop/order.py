@@ -158,19 +158,21 @@ class OrderBook(WriteBehindTable):
         if offset in _popped_offsets(info):
             self._undelivered.setdefault(queue, set()).add(offset)
 
-    def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> None:
-        """Changes when a message becomes visible again, in ms; ignored where it was popped again
-        since, or was not popped at all."""
+    def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> bool:
+        """Changes when a message becomes visible again, in ms; False where it was acknowledged or
+        popped again since, or was not popped at all. Ignored where it is not known what was
+        popped."""
         info = self._present_info_of(queue)
-        if info is None or not info.offsets or info.pop_time != pop_time:
-            return
-        if offset not in _popped_offsets(info):
-            return
+        if info is None or not info.offsets:
+            return True
+        if info.pop_time != pop_time or offset not in _unacknowledged(info):
+            return False
         info.last_consume_timestamp = self._now_ms()
         # Another one in its place: `encode` may be reading it.
         info.next_visible_times = {**(info.next_visible_times or {}), offset: visible_at}
         self._dirty = True
         self.changed.tell(queue)
+        return True
 
     def clear(self, queue: PoppedQueue) -> None:
         """Notes that nothing of the queue is being consumed, as where the group's offset was

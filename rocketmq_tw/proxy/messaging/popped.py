@@ -155,7 +155,9 @@ class PopClient:
             offset=info.offset,
             bname=info.broker_name,
         )
-        await self._ask(info.broker_name, RequestCode.ACK_MESSAGE, header, client)
+        # In order a broker of ours knows whether it comes to nothing.
+        fields = {REFUSES_MISSING_FLAG: "true"} if info.is_orderly else {}
+        await self._ask(info.broker_name, RequestCode.ACK_MESSAGE, header, client, fields=fields)
 
     async def acknowledge_all(
         self,
@@ -289,7 +291,8 @@ class PopClient:
         if not found.pop_time:
             # Brokers answer so for orderly groups.
             raise StatusError(
-                Code.INVALID_RECEIPT_HANDLE, "the message was acknowledged before: leave it"
+                Code.INVALID_RECEIPT_HANDLE,
+                "the message was acknowledged before, or is delivered again: leave it",
             )
         if not info.is_orderly:
             # In order it is the time of the pop still.

@@ -50,8 +50,9 @@ class AckMessageRequestHeader(TopicRpcHeader):
     offset: Long
 
 
-#: A field of ours of request 200151, "true" where it is refused, as one message is, if a queue has
-#: not all that it names. Stock's brokers pass over it, and over such messages.
+#: A field of ours of requests 200051 and 200151, "true" where these are refused if a queue has not
+#: all that they name, or an orderly group popped it again since. Stock's brokers pass over it, and
+#: over such messages.
 REFUSES_MISSING_FLAG = "refusesMissing"
 #: A field of ours of request 200053 in orderly groups, "true" where the attempt that popped the
 #: message is not made again: another consumer has what it popped. Stock's brokers pass over it.

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.pops import PoppedMessage, Popper, pass_time
+from tests.support.pops import Popper, pass_time
 
 #: Messages of others that are popped and acknowledged meanwhile: a read brings 32 records.
 OTHERS = [0, 50, 1000]
@@ -94,7 +92,7 @@ def test_what_waits_is_hidden(site: Site) -> None:
 def test_another_group_cannot_acknowledge_it(site: Site, is_batch: bool) -> None:
     site.go_by()
     other = Popper(site.broker, group="H")
-    request = batch_of(site.message, "H") if is_batch else other.ack_request(site.message)
+    request = other.batch_ack_request(site.message) if is_batch else other.ack_request(site.message)
     answer = site.answer(request)
     assert answer.code == ResponseCode.NO_MESSAGE
     assert "H did not pop the message" in (answer.remark or "")
@@ -104,7 +102,11 @@ def test_another_group_cannot_acknowledge_it(site: Site, is_batch: bool) -> None
 def test_a_late_acknowledgement_is_taken(site: Site, is_batch: bool) -> None:
     site.popper.ack(site.message)
     site.go_by()
-    request = batch_of(site.message, "G") if is_batch else site.popper.ack_request(site.message)
+    request = (
+        site.popper.batch_ack_request(site.message)
+        if is_batch
+        else site.popper.ack_request(site.message)
+    )
     assert site.answer(request).code == ResponseCode.SUCCESS
 
 
@@ -122,21 +124,3 @@ def test_it_is_asked_for_what_no_queue_has_yet() -> None:
     site.broker.broker[Writing].dispatcher.dispatch()
     site.broker.clock.advance(0)
     assert [answer.code for answer in site.popper.peer.replies] == [ResponseCode.NO_MESSAGE]
-
-
-def batch_of(message: PoppedMessage, group: str) -> RemotingCommand:
-    """The acknowledgement of one message as a batch."""
-    start, popped, hidden, revive_queue, kind = message.extra_info.split(" ")[:5]
-    ack = BatchAck(
-        group=group,
-        topic="Topic",
-        retry=kind,
-        start_offset=int(start),
-        queue_id=message.queue_id,
-        revive_queue_id=int(revive_queue),
-        pop_time=int(popped),
-        invisible_time=int(hidden),
-        bits=b"\1",
-    )
-    body = BatchAckMessageRequestBody(broker_name="broker-a", acks=[ack])
-    return RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, None, encode_body(body))

@@ -13,7 +13,11 @@ from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.pop import ENDS_ATTEMPT_FLAG, UNDELIVERED_FLAG
+from rocketmq_tw.wire.headers.pop import (
+    ENDS_ATTEMPT_FLAG,
+    REFUSES_MISSING_FLAG,
+    UNDELIVERED_FLAG,
+)
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.pops import PoppedMessage, Popper, pass_time
 
@@ -262,6 +266,46 @@ def test_a_late_acknowledgement_changes_nothing() -> None:
     assert broker.offsets.query("G", "Topic", 0) == 0
     popper.ack(*again)
     assert broker.offsets.query("G", "Topic", 0) == 2
+
+
+def test_what_is_delivered_again_is_not_hidden_by_its_first_pop() -> None:
+    broker, popper = with_messages(1, invisible_time=5_000)
+    (former,) = popper.pop()
+    pass_time(broker, 6)
+    (again,) = popper.pop()
+    assert ok(broker.request(popper.hide_request(former, 60_000)))["popTime"] == "0"
+    assert ok(broker.request(popper.hide_request(again, 5_000)))["popTime"] != "0"
+    pass_time(broker, 6)
+    assert popper.bodies() == [b"0.0"]
+
+
+def test_what_is_acknowledged_behind_a_gap_is_not_hidden() -> None:
+    broker, popper = with_messages(2)
+    first, second = popper.pop()
+    popper.ack(second)
+    assert ok(broker.request(popper.hide_request(second, 60_000)))["popTime"] == "0"
+    assert ok(broker.request(popper.hide_request(first, 60_000)))["popTime"] != "0"
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_a_proxy_is_told_that_an_acknowledgement_comes_to_nothing(is_batch: bool) -> None:
+    broker, popper = with_messages(2, invisible_time=5_000)
+    (former, _) = popper.pop()
+    pass_time(broker, 6)
+    again, other = popper.pop()
+
+    def acknowledge(message: PoppedMessage) -> int:
+        request = popper.batch_ack_request(message) if is_batch else popper.ack_request(message)
+        request.ext_fields[REFUSES_MISSING_FLAG] = "true"
+        answer = broker.request(request)
+        assert answer is not None
+        return answer.code
+
+    assert acknowledge(former) == ResponseCode.NO_MESSAGE
+    # Once more by a client that did not get the answer.
+    assert [acknowledge(each) for each in (again, again, other, again)] == [0, 0, 0, 0]
+    # What the group is behind of is acknowledged, by whichever pop.
+    assert acknowledge(former) == ResponseCode.SUCCESS
 
 
 def test_who_waits_is_woken_by_the_acknowledgement() -> None:

@@ -817,6 +817,22 @@ def test_another_proxy_knows_that_a_handle_is_over_by_any_answer_of_its_broker(a
     assert b"late" in world.receive(**SOON).bodies
 
 
+def test_what_is_delivered_again_in_order_is_neither_hidden_nor_acknowledged() -> None:
+    """By a handle of the delivery before, at proxies that do not know the broker's time."""
+    world = ReceivingWorld(is_fifo=True)
+    other, third = world.another_proxy(), world.another_proxy()
+    world.send(b"one")
+    (message,) = world.receive(invisible_duration={"seconds": 10}, **SOON).messages
+    world.pass_time(11)
+    (again,) = world.receive(invisible_duration={"seconds": 30}, **SOON).messages
+    handle = message.system_properties.receipt_handle
+    assert other.change(handle, 3600).status.code == Code.INVALID_RECEIPT_HANDLE
+    assert third.ack(handle).status.code == Code.INVALID_RECEIPT_HANDLE
+    assert third.ack(again).status.code == Code.OK
+    world.pass_time(60)
+    assert world.receive(**SOON).messages == []
+
+
 def test_those_that_clients_were_done_with_make_room_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
