@@ -481,6 +481,21 @@ class TestCallsThatEnd:
             assert world.receive(world.call("other", seconds=3), **nothing).bodies == []
         assert world.ack(message).status.code == Code.OK
 
+    def test_a_handle_that_is_over_when_its_answer_comes_is_not_given_out(self) -> None:
+        """As where the proxy stood still."""
+        world = ReceivingWorld()
+        minute, shortly = ({"invisible_duration": {"seconds": n}} for n in (60, 10))
+        world.send(b"before")
+        assert world.receive(**minute).bodies == [b"before"]
+        world.send(b"one")
+        world.brokers.late[RequestCode.POP_MESSAGE] = 12
+        call = world.call(seconds=100)
+        _, done = world.begin(call, **shortly)
+        world.until(done)
+        assert received(call).bodies == []
+        world.brokers.late.clear()
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
+
     def test_a_handle_that_is_over_is_not_given_out(self) -> None:
         world = ReceivingWorld()
         world.send(b"one")
