@@ -120,6 +120,9 @@ class Decisions:
             self._known.put(half, _Decision(value, is_certain=True))
             return
         remark = answer.remark or ""
+        if answer.code == ResponseCode.ILLEGAL_OPERATION:
+            # It was decided otherwise, at another proxy or by its checker.
+            raise StatusError(Code.INVALID_TRANSACTION_ID, remark)
         if answer.code == ResponseCode.SYSTEM_ERROR:
             if remark.startswith(_NO_HALF_MESSAGE):
                 raise StatusError(Code.INVALID_TRANSACTION_ID, remark)
