@@ -97,8 +97,8 @@ class IBrokers(Interface):
 
     def withdraw(request: RemotingCommand, client: IProxyClient | None = None) -> bool:
         """Has a pop (200050) that was asked for `client` be held no more, where its broker is in
-        this process; returns whether it was. Then `ask` fails with `RequestTimeout` soon, but for
-        what was popped by now: that comes. Brokers that are asked over the network hold it on."""
+        this process; returns whether it was. Then `ask` fires soon with what was popped by now, or
+        with POLLING_TIMEOUT. Brokers that are asked over the network hold it on."""
 
     def tell(
         broker_name: str, request: RemotingCommand, client: IProxyClient | None = None

@@ -225,6 +225,9 @@ class LocalBrokers:
         pops[request.opaque] = _Pop(peer, answer)
 
         def ended(result: RemotingCommand | Failure) -> RemotingCommand | Failure:
+            if isinstance(result, Failure) and not peer.connected and result.check(RequestTimeout):
+                # It was withdrawn, and nothing was popped for it by then.
+                result = request.response(ResponseCode.POLLING_TIMEOUT)
             peer.leave()
             del pops[request.opaque]
             if not pops:

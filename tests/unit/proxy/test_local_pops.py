@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -59,8 +58,8 @@ def test_one_of_several_is_withdrawn() -> None:
         assert site.brokers.withdraw(request, who)
         assert site.held() == left
         site.clock.advance(4)
-        (failure,) = found
-        assert failure.check(RequestTimeout)
+        (answer,) = found
+        assert answer.code == ResponseCode.POLLING_TIMEOUT
 
 
 def test_one_that_is_woken_and_withdrawn_leaves_the_queue_to_the_next() -> None:
@@ -99,10 +98,11 @@ def test_those_of_a_client_that_the_broker_forgets_go_with_it(is_registered: boo
     site.register(other)
     if is_registered:
         site.register(client)
-    for each in (client, client, other):
-        site.pop(each)
+    (_, found), *_ = [site.pop(each) for each in (client, client, other)]
     site.brokers.forget(client)
     assert site.held() == (1 if is_registered else 3)
+    site.clock.advance(4)
+    assert [answer.code for answer in found] == [ResponseCode.POLLING_TIMEOUT] * is_registered
 
 
 def test_a_client_that_is_registered_elsewhere_goes_on_with_its_pops() -> None:
