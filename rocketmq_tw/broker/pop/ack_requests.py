@@ -8,7 +8,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
-from rocketmq_tw.broker.assembly.handlers import refusal
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.pop.check_points import (
     FOREVER_MS,
@@ -19,7 +18,7 @@ from rocketmq_tw.broker.pop.check_points import (
     new_check_point,
 )
 from rocketmq_tw.broker.pop.checks import PopChecks
-from rocketmq_tw.broker.pop.gathered_acks import GatheredAcks
+from rocketmq_tw.broker.pop.gathered_acks import NO_OFFSETS, GatheredAcks
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
@@ -188,21 +187,9 @@ class AckRequests:
             )
             return request.response()
         revive_queue, ack = self._revive_queue(info), _ack_of(header, info)
-        if self._reviving.is_waiting(revive_queue, ack):
-            # Of a check point that waits all may be acknowledged: nobody else popped them.
-            self._gathered.put(ack, revive_queue, request, peer, offsets)
-            return None
-
-        def put(_: object) -> None:
-            self._check_popper(ack, revive_queue)
-            self._gathered.put(ack, revive_queue, request, peer)
-
-        read = self._reviving.when_read(revive_queue)
-        if read is None:
-            put(None)
-        else:
-            read.addCallback(put)
-            read.addErrback(lambda failure: peer.reply(refusal(failure, request, peer)))
+        # Of a check point that waits all may be acknowledged: nobody looks who else popped them.
+        waits = self._check_popper(ack, revive_queue)
+        self._gathered.put(ack, revive_queue, request, peer, offsets if waits else NO_OFFSETS)
         return None
 
     def ack_batch(
@@ -231,7 +218,6 @@ class AckRequests:
         acks: list[tuple[BatchAckMsg, int]] = []
         refuses = _refuses_void(request)
         taken = self._in_slices(self._take_batch(body, peer, acks, refuses_void=refuses))
-        taken.addCallback(lambda _: self._check_poppers(acks))
         return taken.addCallback(lambda _: self._put_acks(acks)).addCallback(
             lambda _: request.response()
         )
@@ -251,36 +237,8 @@ class AckRequests:
                 self._check_there(batch)
             ack = self._ack_of_batch(batch, body.broker_name, peer, refuses_void=refuses_void)
             if ack is not None:
+                self._check_popper(ack, batch.revive_queue_id)
                 acks.append((ack, batch.revive_queue_id))
-            if number % FEW_ACKS == 0:
-                yield
-
-    @inlineCallbacks
-    def _check_poppers(
-        self, acks: Sequence[tuple[BatchAckMsg, int]]
-    ) -> Generator[Deferred[Any], Any, None]:
-        """Fails with `RequestError` where another group popped messages of a check point."""
-        unknown: list[tuple[BatchAckMsg, int]] = []
-        yield self._in_slices(self._find_unknown(acks, unknown))
-        for revive_queue in {queue for _, queue in unknown}:
-            read = self._reviving.when_read(revive_queue)
-            if read is not None:
-                yield read
-        yield self._in_slices(self._check_all(unknown))
-
-    def _find_unknown(
-        self, acks: Sequence[tuple[BatchAckMsg, int]], unknown: list[tuple[BatchAckMsg, int]]
-    ) -> Iterator[None]:
-        """Adds those to `unknown` whose check points are not known to wait."""
-        for number, (ack, revive_queue) in enumerate(acks, start=1):
-            if not self._reviving.is_waiting(revive_queue, ack):
-                unknown.append((ack, revive_queue))
-            if number % FEW_ACKS == 0:
-                yield
-
-    def _check_all(self, acks: Sequence[tuple[BatchAckMsg, int]]) -> Iterator[None]:
-        for number, (ack, revive_queue) in enumerate(acks, start=1):
-            self._check_popper(ack, revive_queue)
             if number % FEW_ACKS == 0:
                 yield
 
@@ -309,18 +267,19 @@ class AckRequests:
                 f"{header.invisible_time} ms are too long, the message stays hidden as it was: ask"
                 f" for an invisibleTime of at most {most} ms (timerMaxDelaySec)",
             )
-        read = self._reviving.when_read(self._revive_queue(info))
-        if read is None:
+        self._check_revive_queue(info.revive_queue_id)
+        known = self._reviving.when_known()
+        if known is None:
             return self._hide(request, header, info)
-        return read.addCallback(lambda _: self._hide(request, header, info))
+        return known.addCallback(lambda _: self._hide(request, header, info))
 
     def _hide(
         self, request: RemotingCommand, header: ChangeInvisibleTimeRequestHeader, info: ExtraInfo
     ) -> Deferred[RemotingCommand]:
-        """Stores the new check point, the revive queue having been read just now."""
+        """Stores the new check point."""
         revive_queue, ack = info.revive_queue_id, _ack_of(header, info)
         self._check_popper(ack, revive_queue)
-        if self._reviving.is_done(revive_queue, ack):
+        if self._gathered.has(ack, revive_queue) or self._reviving.is_done(revive_queue, ack):
             raise RequestError(
                 ResponseCode.NO_MESSAGE,
                 f"{header.consumer_group} has no message {header.offset} of {header.topic}"
@@ -425,17 +384,21 @@ class AckRequests:
             topic=topic,
         )
 
-    def _check_popper(self, ack: AckMsg, revive_queue_id: int) -> None:
-        """Raises `RequestError` where nothing would be acknowledged, since another group popped the
-        message, or it is of another topic. The revive queue was read just now."""
-        key = self._reviving.other_popper(revive_queue_id, ack)
-        if key is not None:
-            topic, group = key[:2]
+    def _check_popper(self, ack: AckMsg, revive_queue_id: int) -> bool:
+        """Raises `RequestError` where it is known that nothing would be acknowledged, since another
+        group popped the message, or it is of another topic. Returns whether it is known to wait for
+        this acknowledgement."""
+        key = self._reviving.popped_by(revive_queue_id, ack)
+        if key is None:
+            return False
+        topic, group = key[:2]
+        if (topic, group) != (ack.topic, ack.group):
             raise RequestError(
                 ResponseCode.NO_MESSAGE,
                 f"{ack.group} did not pop the message of {ack.topic} {ack.queue_id}: {group} popped"
                 f" it from {topic}, name these",
             )
+        return True
 
     def _revive_queue(self, info: ExtraInfo) -> int:
         self._check_revive_queue(info.revive_queue_id)

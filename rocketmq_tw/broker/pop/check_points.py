@@ -44,6 +44,11 @@ FOREVER_MS = (1 << 63) - 1
 PoppedQueue = tuple[str, str, int]
 #: Names a check point: topic, group, queue id, start offset, pop time, broker name.
 CheckPointKey = tuple[str, str, int, int, int, str]
+#: All of such a name but the topic and the group.
+PoppedAt = tuple[int, int, int, str]
+
+#: What the revive queues are made of.
+ReviveRecord = PopCheckPoint | AckMsg
 
 
 def revive_queue_ids(store: IMessageStore, topic: str, configured: int) -> list[int]:
@@ -57,7 +62,7 @@ def is_revive_queue(store: IMessageStore, topic: str, configured: int, queue_id:
     return 0 <= queue_id < configured or store.max_queue_offset(topic, queue_id) > 0
 
 
-def check_point_key(point: PopCheckPoint | AckMsg, own_name: str) -> CheckPointKey:
+def check_point_key(point: ReviveRecord, own_name: str) -> CheckPointKey:
     """Returns the name of a check point, which its acknowledgements have too; `own_name` is the
     broker's, for one that names no broker."""
     return (
@@ -68,6 +73,11 @@ def check_point_key(point: PopCheckPoint | AckMsg, own_name: str) -> CheckPointK
         point.pop_time,
         point.broker_name or own_name,
     )
+
+
+def popped_at(key: CheckPointKey) -> PoppedAt:
+    """Returns what check points have in common that differ in nothing but the topic or group."""
+    return key[2:]
 
 
 def is_local(point: PopCheckPoint, own_name: str) -> bool:
@@ -125,7 +135,7 @@ def acknowledged_offsets(ack: AckMsg) -> list[int]:
     return ack.ack_offsets if isinstance(ack, BatchAckMsg) else [ack.ack_offset]
 
 
-def decode_revive_message(properties: bytes, body: bytes) -> PopCheckPoint | AckMsg | None:
+def decode_revive_message(properties: bytes, body: bytes) -> ReviveRecord | None:
     """Returns the body of a message of the revive topic, made of its stored properties and body;
     None where its tag is none of the three. Raises `BodyError` where it is damaged: brokers write
     strict JSON, and what anybody else sent there would take long to read in a tolerant way."""
@@ -169,6 +179,10 @@ class ReviveLog:
         counts: ReviveCounts,
     ) -> None:
         self.topic = topic
+        #: Told of each check point and acknowledgement before it is stored, and once more where
+        #: it could not be.
+        self.putting: Listeners[ReviveRecord] = Listeners("something popped is noted")
+        self.not_stored: Listeners[ReviveRecord] = Listeners("a note is not stored")
         #: Told of each check point once it is stored.
         self.check_point_stored: Listeners[PopCheckPoint] = Listeners("a check point is stored")
         #: Told of each acknowledgement with its revive queue, before it is stored.
@@ -189,21 +203,24 @@ class ReviveLog:
             f"@{point.broker_name}@{CHECK_POINT_TAG}"
         )
         more = {} if claimed is None else {props.POP_CLAIM: f"{claimed[0]} {claimed[1]}"}
+        self.putting.tell(point)
         put = self._put(revive_queue_id, CHECK_POINT_TAG, key, encode_body(point), more)
         self.counts.put(point, put)
         if self.check_point_stored:
             put.addCallback(self._stored, point)
-        return put
+        return put.addBoth(self._ended, point)
 
     def put_ack(self, ack: AckMsg, revive_queue_id: int) -> Deferred[PutResult]:
         """Stores the acknowledgement of one message, or of several where it is a `BatchAckMsg`."""
         self.acknowledged.tell(ack, revive_queue_id)
+        self.putting.tell(ack)
         tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
         key = (
             f"{ack.topic}@{ack.queue_id}@{ack.ack_offset}@{ack.group}@{ack.pop_time}"
             f"@{ack.broker_name}@{ACK_TAG}"
         )
-        return self.counts.put(ack, self._put(revive_queue_id, tag, key, encode_body(ack)))
+        put = self.counts.put(ack, self._put(revive_queue_id, tag, key, encode_body(ack)))
+        return put.addBoth(self._ended, ack)
 
     def replace(self, ack: AckMsg, point: PopCheckPoint, revive_queue_id: int) -> Deferred[None]:
         """Stores a check point, and behind it the acknowledgement of the one that it takes the
@@ -250,6 +267,11 @@ class ReviveLog:
             store_host=host,
         )
         return self._sink.put(message, wait=True)
+
+    def _ended(self, result: PutResult | Failure, record: ReviveRecord) -> PutResult | Failure:
+        if isinstance(result, Failure) or not result.is_stored:
+            self.not_stored.tell(record)
+        return result
 
     def _stored(self, result: PutResult, point: PopCheckPoint) -> PutResult:
         if result.is_stored:

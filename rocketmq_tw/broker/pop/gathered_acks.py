@@ -98,15 +98,7 @@ class GatheredAcks:
             # Written and flushed with all else of the turn, where that goes into one log.
             last = self._revive_log.at_turn_end(self._store_all)
             last.addErrback(lambda _: self._turns.at_turn_end(self._store_all))
-        key = (
-            revive_queue_id,
-            ack.topic,
-            ack.group,
-            ack.queue_id,
-            ack.start_offset,
-            ack.pop_time,
-            ack.broker_name,
-        )
+        key = _key_of(ack, revive_queue_id)
         gathered = self._gathered.get(key)
         if gathered is None:
             gathered = self._gathered[key] = _Gathered(key, ack, revive_queue_id)
@@ -116,6 +108,11 @@ class GatheredAcks:
                 gathered.alike = alike
                 self._alike[common] = gathered
         self._add(gathered, ack.ack_offset, request, peer)
+
+    def has(self, ack: AckMsg, revive_queue_id: int) -> bool:
+        """Returns whether the message of an acknowledgement is being acknowledged in this turn."""
+        gathered = self._gathered.get(_key_of(ack, revive_queue_id))
+        return gathered is not None and ack.ack_offset in gathered.offsets
 
     def put_alike(self, request: RemotingCommand, peer: IPeer) -> bool:
         """Does what `put` does with a request that is like a former one of this turn; False, and
@@ -146,6 +143,19 @@ class GatheredAcks:
     def _store(self, gathered: _Gathered) -> None:
         put = self._revive_log.put_ack(gathered.as_one(), gathered.revive_queue_id)
         put.addBoth(_answer, gathered.asked)
+
+
+def _key_of(ack: AckMsg, revive_queue_id: int) -> Hashable:
+    """Returns all that names the check point of an acknowledgement."""
+    return (
+        revive_queue_id,
+        ack.topic,
+        ack.group,
+        ack.queue_id,
+        ack.start_offset,
+        ack.pop_time,
+        ack.broker_name,
+    )
 
 
 def _in_common(fields: Mapping[str, str]) -> tuple[str | None, str | None, str | None, str] | None:

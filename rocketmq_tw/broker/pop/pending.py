@@ -14,7 +14,9 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from rocketmq_tw.broker.pop.check_points import (
     FOREVER_MS,
     CheckPointKey,
+    PoppedAt,
     PoppedQueue,
+    popped_at,
     popped_distances,
 )
 from rocketmq_tw.runtime.clock import is_ahead
@@ -190,14 +192,6 @@ class InFlight:
             self.has_room.tell(queue)
 
 
-#: All of a key but the topic and the group.
-_Alike = tuple[int, int, int, str]
-
-
-def _alike(key: CheckPointKey) -> _Alike:
-    return key[2:]
-
-
 def _queue_of(pending: PendingCheckPoint) -> PoppedQueue:
     point = pending.point
     return point.topic or "", point.group or "", point.queue_id
@@ -211,7 +205,7 @@ class PendingCheckPoints:
         self.read_offset = read_offset
         self._in_flight = in_flight
         #: The newest one of those that are alike leads to the others.
-        self._newest: dict[_Alike, PendingCheckPoint] = {}
+        self._newest: dict[PoppedAt, PendingCheckPoint] = {}
         self._count = 0
         #: Those that are dealt with stay in the deque behind one that waits long, and in the heaps
         #: until their time, but not more of them than of the others.
@@ -258,7 +252,7 @@ class PendingCheckPoints:
         in the same millisecond, and what cannot be revived is stored again."""
         pending = PendingCheckPoint(key, point, revive_offset, is_local=is_local)
         if pending.waits:
-            alike = _alike(key)
+            alike = popped_at(key)
             former = pending.former = self._newest.get(alike)
             if former is not None:
                 former.newer = pending
@@ -298,7 +292,7 @@ class PendingCheckPoints:
 
     def _popped_so(self, key: CheckPointKey) -> Iterator[PendingCheckPoint]:
         """Yields the newest ones that are alike, of this and other groups and topics."""
-        pending = self._newest.get(_alike(key))
+        pending = self._newest.get(popped_at(key))
         for _ in range(MOST_ALIKE):
             if pending is None:
                 return
@@ -327,9 +321,9 @@ class PendingCheckPoints:
         if newer is not None:
             newer.former = former
         elif former is not None:
-            self._newest[_alike(pending.key)] = former
+            self._newest[popped_at(pending.key)] = former
         else:
-            del self._newest[_alike(pending.key)]
+            del self._newest[popped_at(pending.key)]
 
     def take_due(self, now_ms: int) -> PendingCheckPoint | None:
         """Returns the check point of which messages wait and that has been due longest; it is

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, TimeoutError, fail
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.pop.check_points import (
     CheckPointKey,
+    ReviveRecord,
     acknowledged_offsets,
     check_point_key,
 )
@@ -26,18 +28,25 @@ from rocketmq_tw.broker.pop.revive_queues import (
     ReviveQueues,
     ReviveTools,
 )
+from rocketmq_tw.broker.pop.unread import UnreadRecords
 from rocketmq_tw.broker.writing.sink import Attempt, attempt
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.runtime.log_throttle import LogThrottleByKey
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
 #: After so many ms the log says once more that a group's messages are dropped; of so many groups it
 #: does meanwhile.
 _SAY_AGAIN_MS, _MOST_SAID = 3_600_000, 1_000
-#: Reads of a revive queue in one go, for a request.
-_READS = 4
+#: Records that were put and not read; some 300 bytes each.
+_MOST_UNREAD = 200_000
+#: Requests that wait until it is known what waits, and for how many seconds.
+_MOST_ASKING = 1_000
+_KNOWN_SECONDS = 2.0
 
 log = Logger()
 
@@ -51,75 +60,98 @@ class Revival(ReviveQueues):
         self._elapsed_ms = tools.host.elapsed_ms
         #: Groups whose messages were dropped.
         self._said = LogThrottleByKey[str](_SAY_AGAIN_MS, _MOST_SAID)
-        self._when_dispatched = tools.when_dispatched
-        #: Check points that were stored since the last round began, and in the one before.
-        self._new: set[CheckPointKey] = set()
-        self._before: set[CheckPointKey] = set()
-        scope.on_end(tools.revive_log.check_point_stored.add(self._stored))
+        self._clock = tools.host.reactor
+        self._unread = UnreadRecords(self._broker_name)
+        #: Where the log ends of which only the queues tell: what was put before this role.
+        self._log_end = tools.store.end_offset
+        #: Whether the books have all of that.
+        self._knows = False
+        self._asking = Waiters[None]()
+        #: Reads on for those that ask, before the next round does.
+        self._looking: Deferred[None] | None = None
+        revive_log = tools.revive_log
+        scope.on_end(revive_log.putting.add(self._putting))
+        scope.on_end(revive_log.not_stored.add(self._unread.remove))
+        scope.on_end(self._refuse_asking)
 
-    def when_read(self, queue_id: int) -> Deferred[None] | None:
+    def when_known(self) -> Deferred[None] | None:
         """See `ReviveQueues`."""
-        store = self._store
-        is_dispatched = store.dispatched_offset >= store.written_offset
-        if self._scope.is_over or (is_dispatched and self._is_read(queue_id)):
+        if self._knows or self._scope.is_over:
             return None
-        # A check point, or its acknowledgement, may be on the way into the queue.
-        dispatched = succeed(None) if is_dispatched else self._dispatched()
-        steps = self._scope.steps(self._rest_of(queue_id))
-        return dispatched.addCallback(lambda _: self._in_slices(steps))
+        if len(self._asking) >= _MOST_ASKING:
+            return fail(_still_reading())
+        known = self._asking.wait().addTimeout(_KNOWN_SECONDS, self._clock)
+        if self._looking is None and self._store.dispatched_offset >= self._log_end:
+            looking = self._looking = self._in_slices(self._scope.steps(self._look()))
+            looking.addErrback(self._look_failed).addCallback(self._looked)
+        return known.addErrback(_late)
 
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
         """See `ReviveQueues`."""
         queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
-        return queue is not None and not queue.books.waits(key, ack.ack_offset)
-
-    def is_waiting(self, queue_id: int, ack: AckMsg) -> bool:
-        """See `ReviveQueues`."""
-        queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
-        # Most are acknowledged soon, before the revive queue is read.
-        if key in self._new or key in self._before:
+        if not self._knows:
+            return False
+        if self._unread.is_acknowledged(key, ack.ack_offset):
             return True
-        return queue is not None and queue.books.waits(key, acknowledged_offsets(ack)[0])
+        if self._unread.has_point(key):
+            return False
+        return queue is None or not queue.books.waits(key, ack.ack_offset)
 
-    def other_popper(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
+    def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
         """See `ReviveQueues`."""
         queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
-        return None if queue is None else queue.books.another(key, acknowledged_offsets(ack)[0])
+        offset = acknowledged_offsets(ack)[0]
+        # Most are acknowledged soon, before the revive queue is read.
+        if self._unread.has_point(key) or (queue is not None and queue.books.waits(key, offset)):
+            return key
+        if not self._knows:
+            return None
+        other = self._unread.another(key, offset)
+        return queue.books.another(key, offset) if other is None and queue is not None else other
 
-    def _dispatched(self) -> Deferred[None]:
-        """Fires once all that the log has by now is in its queues, or the role is over."""
-        dispatched: Deferred[None] = Deferred()
+    def _putting(self, record: ReviveRecord) -> None:
+        if len(self._unread) >= _MOST_UNREAD:
+            # The queues are not read, or get nothing: they tell once they are.
+            self._unread.clear()
+            self._knows, self._log_end = False, self._store.end_offset
+        self._unread.add(record)
 
-        def fire() -> None:
-            stop()
-            forget()
-            dispatched.callback(None)
-
-        stop = self._when_dispatched(fire)
-        forget = self._scope.on_end(fire)
-        return dispatched
-
-    def _rest_of(self, queue_id: int) -> Iterator[None]:
-        while not self._is_read(queue_id):
-            yield
-
-    def _is_read(self, queue_id: int) -> bool:
-        """Reads on in a revive queue; returns whether there is no more in it."""
-        if queue_id not in self._queues:
-            self._find_queues()
-        queue, end = self._queues.get(queue_id), self._store.max_queue_offset(self._topic, queue_id)
-        for _ in range(_READS):
-            if queue is None or queue.books.read_offset >= end or not self._read(queue):
-                return True
-        return False
-
-    def _stored(self, point: PopCheckPoint) -> None:
-        self._new.add(check_point_key(point, self._broker_name))
+    def _take_in(self, queue: ReviveQueue, head: RecordHead, body: bytes) -> ReviveRecord | None:
+        record = super()._take_in(queue, head, body)
+        if record is not None:
+            self._unread.remove(record)
+        return record
 
     def _steps(self) -> Iterator[None]:
-        self._new, self._before = set(), self._new
-        yield from super()._steps()
-        self._before.clear()
+        yield from self._and_know(super()._steps())
+
+    def _look(self) -> Iterator[None]:
+        yield from self._and_know(self._read_all())
+
+    def _read_all(self) -> Iterator[None]:
+        self._find_queues()
+        for queue in list(self._queues.values()):
+            while self._read(queue):
+                yield
+
+    def _and_know(self, steps: Iterator[None]) -> Iterator[None]:
+        """Notes what is known once `steps` have read the revive queues."""
+        log_end = self._log_end
+        has_all = self._store.dispatched_offset >= log_end
+        yield from steps
+        if has_all and log_end == self._log_end and not self._scope.is_over:
+            self._knows = True
+            yield from self._asking.fire_in_steps(None)
+
+    def _look_failed(self, failure: Failure) -> None:
+        log.failure("what was popped cannot be read; the next round tries again", failure=failure)
+
+    def _looked(self, _: None) -> None:
+        self._looking = None
+
+    def _refuse_asking(self) -> None:
+        reason = "the broker is no master any more"
+        self._asking.fire(Failure(RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, reason)))
 
     def _due_by(self) -> int:
         return self._now_ms() - GRACE_MS
@@ -182,3 +214,16 @@ class Revival(ReviveQueues):
         except RequestError as error:
             return Attempt(False, error.remark)
         return Attempt(True) if message is None else await self._retry(point, message)
+
+
+def _still_reading() -> RequestError:
+    return RequestError(
+        ResponseCode.SYSTEM_BUSY,
+        "what was popped before this broker became the master is being read: ask again",
+    )
+
+
+def _late(failure: Failure) -> None:
+    if failure.check(TimeoutError):
+        raise _still_reading()
+    failure.raiseException()

@@ -82,40 +82,29 @@ class Reviving(Part):
         """Returns how many check points wait for acknowledgements."""
         return 0 if self._queues is None else len(self._queues)
 
-    def when_read(self, queue_id: int) -> Deferred[None] | None:
-        """Returns None where it is known by now what became of all messages whose check points are
-        in a revive queue; else what fires once it is, or the role is over. Of what an acting master
-        gives to another broker nothing is known, nor waited for."""
-        return None if self._queues is None else self._queues.when_read(queue_id)
+    def when_known(self) -> Deferred[None] | None:
+        """Returns None where it is known what became of popped messages; else, as a role begins,
+        what fires once it is. It fails with `RequestError` where that takes some seconds, or the
+        role ends."""
+        return None if self._queues is None else self._queues.when_known()
 
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
-        """Returns whether a popped message was acknowledged or stored again; asked in the turn of
-        `when_read`, of its revive queue."""
+        """Returns whether it is known that a popped message, whose check point is in this revive
+        queue, was acknowledged or stored again. Of what an acting master gives to another broker
+        nothing is known."""
         return self._queues is not None and self._queues.is_done(queue_id, ack)
 
-    def is_waiting(self, queue_id: int, ack: AckMsg) -> bool:
-        """Returns whether it is known, without `when_read`, that the check point that an
-        acknowledgement names waits for it."""
-        return self._queues is not None and self._queues.is_waiting(queue_id, ack)
-
-    def other_popper(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
-        """Returns the name of the check point that a popped message waits in, where that is one of
-        another group or topic; asked in the turn of `when_read`, of its revive queue."""
-        return None if self._queues is None else self._queues.other_popper(queue_id, ack)
+    def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
+        """Returns the name of the check point that a popped message waits in, where that is known:
+        the one that the acknowledgement names, or one of another group or topic."""
+        return None if self._queues is None else self._queues.popped_by(queue_id, ack)
 
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.config.revive_interval / 1000
         yield Periodic("the revival of messages", seconds, self._revive, DELIVERING_ROLES)
 
     def ready(self, state: RoleState) -> None:
-        tools = ReviveTools(
-            self._host,
-            self._store,
-            self._offsets,
-            self.log,
-            self.in_flight,
-            self._writing.dispatcher.when_dispatched,
-        )
+        tools = ReviveTools(self._host, self._store, self._offsets, self.log, self.in_flight)
         if state.role is Role.MASTER:
             self._queues = Revival(tools, self._retries, self._role.scope)
         elif state.role is Role.ACTING_MASTER:

@@ -9,7 +9,7 @@ moves on. A crash in between puts it twice at most, and loses none. Rules: docs/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
@@ -20,6 +20,7 @@ from rocketmq_tw.broker.pop.check_points import (
     REVIVE_GROUP,
     CheckPointKey,
     ReviveLog,
+    ReviveRecord,
     acknowledged_offsets,
     check_point_key,
     decode_revive_message,
@@ -66,8 +67,6 @@ class ReviveTools(NamedTuple):
     offsets: OffsetTable
     revive_log: ReviveLog
     in_flight: InFlight
-    #: As `Dispatcher.when_dispatched`.
-    when_dispatched: Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class ReviveQueue:
@@ -156,25 +155,20 @@ class ReviveQueues:
         """Fires once nothing is on its way into a log."""
         return self._put_all.wait() if self._is_putting else succeed(None)
 
-    def when_read(self, queue_id: int) -> Deferred[None] | None:
-        """Returns None where all that the log has of a revive queue was taken in; else what fires
-        once it was, or the role is over. Where the books tell nothing nobody waits for them."""
+    def when_known(self) -> Deferred[None] | None:
+        """Returns None where `is_done` can be asked now; else what fires once it can, which it may
+        only be as a role begins. It fails with `RequestError` where that takes long, or the role
+        ends."""
         return None
 
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
-        """Returns whether nobody waits for an acknowledgement of this message any more, whose check
-        point is in a revive queue that was read to its end just now: it was acknowledged, or stored
-        again."""
+        """Returns whether it is known that nobody waits for an acknowledgement of this message any
+        more, whose check point is in a revive queue: it was acknowledged, or stored again."""
         return False
 
-    def is_waiting(self, queue_id: int, ack: AckMsg) -> bool:
-        """Returns whether the check point that an acknowledgement names is known to wait for it,
-        without a look at what was not read yet."""
-        return False
-
-    def other_popper(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
-        """Returns the name of the check point that a message waits in, where that is one of another
-        group or topic than the acknowledgement names; all was read just now."""
+    def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
+        """Returns the name of the check point that a message waits in, where that is known: the one
+        that the acknowledgement names, or one of another group or topic."""
         return None
 
     @property
@@ -211,7 +205,7 @@ class ReviveQueues:
             for books in self._all_books():
                 yield from books.count_from(now)
         self._find_queues()
-        for queue in self._queues.values():
+        for queue in list(self._queues.values()):
             yield
             while not scope.is_over and self._read(queue):
                 yield
@@ -253,10 +247,12 @@ class ReviveQueues:
         """Does what is due when all of a revive queue was taken in, before anything of it is
         revived."""
 
-    def _take_in(self, queue: ReviveQueue, head: RecordHead, body: bytes) -> None:
+    def _take_in(self, queue: ReviveQueue, head: RecordHead, body: bytes) -> ReviveRecord | None:
+        """Has the books of a revive queue know of its next message; returns what that is, None
+        where it is nothing of theirs."""
         point = decode_revive_message(head.properties, body)
         if point is None:
-            return
+            return None
         self._revive_log.counts.read(point, queue.queue_id)
         books, key = queue.books, check_point_key(point, self._broker_name)
         if isinstance(point, AckMsg):
@@ -269,6 +265,7 @@ class ReviveQueues:
                 place = next(place_of(self._store, point.topic, point.queue_id, first), BEHIND_ALL)
             latest_ms = self._latest_ms(point, head.store_timestamp)
             books.add(key, point, head.queue_offset, place, is_local=is_here, latest_ms=latest_ms)
+        return point
 
     def _latest_ms(self, point: PopCheckPoint, stored_ms: int) -> int:
         """Returns until when a check point may hide messages that was stored at a time: anybody may

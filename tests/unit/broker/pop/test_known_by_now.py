@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.broker.pop import revival
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -110,17 +112,126 @@ def test_a_late_acknowledgement_is_taken(site: Site, is_batch: bool) -> None:
     assert site.answer(request).code == ResponseCode.SUCCESS
 
 
-def test_it_is_asked_for_what_no_queue_has_yet() -> None:
+def hide_later(site: Site) -> list[RemotingCommand]:
+    """Asks for a message to be hidden again, which is not answered yet; the answers."""
+    site.popper.peer.replies.clear()
+    request = site.popper.hide_request(site.message, 5_000)
+    assert site.broker.request(request, site.popper.peer) is None
+    return site.popper.peer.replies
+
+
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+def test_it_is_known_what_no_queue_has_yet(is_acknowledged: bool) -> None:
     """As on a master whose slaves have not confirmed the last records."""
     site = Site(0)
     site.broker.store.dispatch_limit = site.broker.store.end_offset
-    site.popper.ack(site.message)
-    request = site.popper.hide_request(site.message, 5_000)
+    other = Popper(site.broker, group="Others")
+    (message,) = other.pop()
+    if is_acknowledged:
+        other.ack(message)
+    for _ in range(2):
+        answer = site.answer(other.hide_request(message, 5_000))
+        wanted = ResponseCode.NO_MESSAGE if is_acknowledged else ResponseCode.SUCCESS
+        assert answer.code == wanted
+        # The first handle is void by then.
+        is_acknowledged = True
+        pass_time(site.broker, 3)
+
+
+def test_of_two_requests_that_wait_the_first_is_carried_out() -> None:
+    site = standing_still()
+    requests = [site.popper.hide_request(site.message, 5_000) for _ in range(2)]
     site.popper.peer.replies.clear()
-    assert site.broker.request(request, site.popper.peer) is None
+    for request in requests:
+        assert site.broker.request(request, site.popper.peer) is None
+    go_on(site)
+    codes = sorted(answer.code for answer in site.popper.peer.replies)
+    assert codes == [ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE]
+    pass_time(site.broker, 10)
+    assert site.popper.bodies().count(b"popped") == 1
+
+
+def test_what_is_acknowledged_while_a_request_waits_is_not_hidden() -> None:
+    site = standing_still()
+    answers = hide_later(site)
+    site.popper.ack(site.message)
+    go_on(site)
+    assert [answer.code for answer in answers] == [ResponseCode.NO_MESSAGE]
+
+
+def test_who_waits_for_long_is_to_ask_again() -> None:
+    site = standing_still()
+    answers = hide_later(site)
+    pass_time(site.broker, 2.25)
+    assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_BUSY]
+    assert "ask again" in (answers[0].remark or "")
+
+
+def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revival, "_MOST_ASKING", 2)
+    site = standing_still()
+    for _ in range(2):
+        hide_later(site)
+    answer = site.broker.request(site.popper.hide_request(site.message, 5_000))
+    assert answer is not None and answer.code == ResponseCode.SYSTEM_BUSY
+
+
+def test_who_waits_when_the_role_ends_is_told_so() -> None:
+    """And not that the message was acknowledged."""
+    site = standing_still()
+    answers = hide_later(site)
+    site.broker.become(RoleState(Role.SLAVE, 1))
     pass_time(site.broker, 1)
-    assert site.popper.peer.replies == []
+    assert [answer.code for answer in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+
+
+def test_it_is_known_again_behind_more_than_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revival, "_MOST_UNREAD", 20)
+    site = Site(30)
+    site.popper.ack(site.message)
+    site.go_by()
+    assert site.answer(site.popper.hide_request(site.message, 5_000)).code == 208
+    pass_time(site.broker, 3)
+    assert site.answer(site.popper.hide_request(site.message, 5_000)).code == 208
+
+
+@pytest.mark.parametrize("lags", [False, True])
+def test_many_that_ask_as_a_role_begins_read_once(monkeypatch, lags: bool) -> None:
+    site = standing_still() if lags else Site(500)
+    site.go_by()
+    if not lags:
+        begin_anew(site)
+    reads: list[Any] = []
+    read_queue = site.broker.store.read_queue
+
+    def read(*place: Any, **more: Any) -> Any:
+        reads.append(place)
+        return read_queue(*place, **more)
+
+    monkeypatch.setattr(site.broker.store, "read_queue", read)
+    for _ in range(200):
+        site.broker.request(site.popper.hide_request(site.message, 5_000))
+    # 32 of 1,000 records each time.
+    assert len(reads) < (5 if lags else 60)
+
+
+def standing_still() -> Site:
+    """A broker that has been the master before, and whose queues do not get the last records."""
+    site = Site(0)
+    site.broker.store.dispatch_limit = site.broker.store.end_offset
+    ok(site.broker.send(b"not in a queue yet"))
+    begin_anew(site)
+    return site
+
+
+def begin_anew(site: Site) -> None:
+    """It is no master for a moment."""
+    site.broker.become(RoleState(Role.ISOLATED, 1))
+    site.broker.become(RoleState(Role.MASTER, 0))
+
+
+def go_on(site: Site) -> None:
+    """Has the queues get all."""
     site.broker.store.dispatch_limit = None
     site.broker.broker[Writing].dispatcher.dispatch()
-    site.broker.clock.advance(0)
-    assert [answer.code for answer in site.popper.peer.replies] == [ResponseCode.NO_MESSAGE]
+    pass_time(site.broker, 1.5)
