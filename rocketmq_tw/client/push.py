@@ -57,6 +57,8 @@ from rocketmq_tw.wire.headers.clients import GetConsumerListByGroupRequestHeader
 
 REBALANCE_SECONDS = 20.0
 PERSIST_SECONDS = 5.0
+#: Seconds in which nobody has gone on with a queue that was given up.
+_SOON = 1.0
 
 
 class PushConsumer(GroupMember):
@@ -336,8 +338,8 @@ class PushConsumer(GroupMember):
         try:
             if self._settings.orderly:
                 await worker.idle()
-            if worker.kept_offset != worker.messages.commit_offset:
-                await logged(self.log, f"the offset of {queue}", self._keep(worker))
+            if worker.must_be_kept:
+                await logged(self.log, f"the offset of {queue}", self._keep_at_leaving(worker))
             if self._locks is not None:
                 await self._locks.release([queue])
         finally:
@@ -392,6 +394,14 @@ class PushConsumer(GroupMember):
             self.session.suspect(error.address)
             raise
         worker.kept(offset)
+
+    async def _keep_at_leaving(self, worker: QueueWorker) -> None:
+        """Keeps the offset of a queue that is given up in all rounds that are left; in one where
+        that takes long, as another member may have gone on by then."""
+        began = self._reactor.seconds()
+        await self._keep(worker)
+        if worker.must_be_kept and self._reactor.seconds() - began < _SOON:
+            await self._keep(worker)
 
     def _orderly_workers(self) -> dict[MessageQueue, OrderlyWorker]:
         return {

@@ -121,6 +121,19 @@ class TestConcurrently:
         fields = [request.ext_fields for request in requests]
         assert [each["commitOffset"] for each in fields if each["queueId"] == "1"] == ["2", "2"]
 
+    def test_an_offset_is_kept_twice_as_its_queue_is_given_up(self, world):
+        first = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
+        world.run(first.start())
+        send(world, b"1", b"2", queue_id=3)
+        world.clock.advance(0)
+        requests = world.record(RequestCode.UPDATE_CONSUMER_OFFSET)
+        second = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
+        world.run(second.start())
+        world.wait(0.5)
+        assert own(first) == [0, 1]
+        fields = [request.ext_fields for request in requests]
+        assert [each["commitOffset"] for each in fields if each["queueId"] == "3"] == ["2", "2"]
+
     def test_a_restart_goes_on_where_it_was(self, world):
         send(world, b"1", b"2", queue_id=1)
         first = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
