@@ -46,6 +46,9 @@ _NO_HALF_MESSAGE = (
     "The transaction state table offset wrong",
     "The commit log offset wrong",
 )
+#: How our brokers begin a refusal of what was decided otherwise; they have its code also for a
+#: decision that comes too late, and for what another broker asks about.
+_OTHERWISE = ("it was committed", "it was rolled back")
 _WORDS = {TRANSACTION_COMMIT: "committed", TRANSACTION_ROLLBACK: "rolled back"}
 _OTHERS = {TRANSACTION_COMMIT: TRANSACTION_ROLLBACK, TRANSACTION_ROLLBACK: TRANSACTION_COMMIT}
 
@@ -120,8 +123,8 @@ class Decisions:
             self._known.put(half, _Decision(value, is_certain=True))
             return
         remark = answer.remark or ""
-        if answer.code == ResponseCode.ILLEGAL_OPERATION:
-            # It was decided otherwise, at another proxy or by its checker.
+        if answer.code == ResponseCode.ILLEGAL_OPERATION and remark.startswith(_OTHERWISE):
+            # At another proxy, or by its checker.
             raise StatusError(Code.INVALID_TRANSACTION_ID, remark)
         if answer.code == ResponseCode.SYSTEM_ERROR:
             if remark.startswith(_NO_HALF_MESSAGE):

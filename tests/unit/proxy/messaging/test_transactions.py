@@ -350,6 +350,12 @@ def test_what_the_broker_says_is_told() -> None:
     status = proxy.end().status
     assert status.code == Code.INVALID_TRANSACTION_ID
     assert status.message.endswith("it was rolled back")
+    proxy.brokers.answer(
+        RequestCode.END_TRANSACTION,
+        lambda request: request.response(ResponseCode.ILLEGAL_OPERATION, "too late"),
+    )
+    status = proxy.end().status
+    assert (status.code, status.message) == (Code.BAD_REQUEST, "too late")
     no_half = "Find prepared transaction message failed"
     for remark, code in ((no_half, Code.INVALID_TRANSACTION_ID), ("", Code.INTERNAL_SERVER_ERROR)):
         proxy.brokers.answer(
