@@ -51,6 +51,7 @@ from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.slices import Slices
+from rocketmq_tw.runtime.standstills import Standstills
 from rocketmq_tw.runtime.threads import InThread
 
 
@@ -79,7 +80,8 @@ class Proxy:
         self._registration = ClientRegistration(
             reactor, brokers, self.clients, Slices(reactor), self._heartbeat_sync.telling, now_ms
         )
-        times = BrokerTimes(reactor)
+        self._standstills = Standstills(reactor)
+        times = BrokerTimes(reactor, self._standstills.since)
         popped = PopClient(brokers, times)
         renewal = self._renewal = Renewal(reactor, popped, self.clients, metadata, config)
         claims = Claims(renewal, times)
@@ -123,6 +125,7 @@ class Proxy:
 
     def start(self) -> None:
         """Registers clients with brokers from now on."""
+        self._standstills.start()
         self._heartbeat_sync.start()
         self._registration.start()
         self._classic.start()
@@ -134,6 +137,7 @@ class Proxy:
         drained = drain()
         self._registration.stop()
         self._classic.stop()
+        self._standstills.stop()
         return drained.addCallback(
             lambda _: gatherResults([self._renewal.stop(), self._heartbeat_sync.stop()])
         ).addCallback(lambda _: None)

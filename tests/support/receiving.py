@@ -36,6 +36,7 @@ from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto import messages as pb
+from rocketmq_tw.runtime.standstills import Standstills
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.command import RemotingCommand
@@ -179,7 +180,9 @@ class ReceivingWorld:
         settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription=pb.Subscription())
         self.client = self.clients.settle("client", FakeCall(), settings, "G", ["Topic"])
         metadata = Metadata(self.clock, self.cluster)
-        times = BrokerTimes(self.clock)
+        #: Tells nothing until it is started.
+        self.standstills = Standstills(self.clock)
+        times = BrokerTimes(self.clock, self.standstills.since)
         popped = PopClient(self.cluster, times)
 
         def now_ms() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from twisted.internet.interfaces import IReactorTime
@@ -35,8 +36,13 @@ class BrokerTimes:
     A broker is ahead at least by what an answer says that comes now, and by no more than if it had
     come at once. So of some answers the one counts by which it is ahead most: it took least."""
 
-    def __init__(self, clock: IReactorTime) -> None:
+    def __init__(
+        self, clock: IReactorTime, stood_still: Callable[[float], bool] = lambda _: False
+    ) -> None:
+        """`stood_still` tells whether this process did since a time, in seconds of the clock: then
+        answers tell nothing that was asked for before."""
         self._clock = clock
+        self.stood_still = stood_still
         #: By the broker's name.
         self._ahead: dict[str, _Ahead] = {}
 

@@ -148,7 +148,7 @@ class Delivery:
             if answer.renews:
                 is_hidden = self._renewal.deliver(*place)
             else:
-                is_hidden = self._left_ms(answer, message) > 0
+                is_hidden = answer.left_ms(message, self._clock.seconds()) > 0
             if not is_hidden:
                 # Others may have it by now.
                 continue
@@ -157,12 +157,6 @@ class Delivery:
                 call.send(shown)
             elif answer.renews:
                 self._renewal.bring_back(*place)
-
-    def _left_ms(self, answer: _Answer, message: PoppedMessage) -> int:
-        """Returns for how many ms a message is hidden still. Its pop may have been answered long
-        before the answer was read here, as where this process stood still."""
-        by_arrival = answer.left_ms(message, self._clock.seconds())
-        return min(by_arrival, self._times.left_ms(message.handle))
 
     def _refuse(self, answer: _Answer, error: GrpcError) -> None:
         """Ends a call for whose messages there is no room. That counts as their delivery: one for
@@ -188,7 +182,7 @@ class Delivery:
                     receiver.group,
                     receiver.topic,
                     message.handle,
-                    self._left_ms(answer, message),
+                    answer.left_ms(message, self._clock.seconds()),
                     counts=answer.is_refused,
                 )
         answer.left.clear()

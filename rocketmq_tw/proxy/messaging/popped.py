@@ -121,7 +121,10 @@ class Poll:
             popped = []
         else:
             raise _refusal(answer, f"a pop of {header.topic}")
-        # The answer to a pop that came too late to be held has none.
+        if self._times.stood_still(asked_at):
+            # The answer may have waited here for long: others may have its messages by now.
+            return [each for each in popped if self._times.left_ms(each.handle) > 0]
+        # The answer to a pop that came too late to be held has no time.
         if popped:
             self._times.heard(self._broker_name, popped[0].handle.info.pop_time, asked_at)
         elif time_ms := answer.header(PopMessageResponseHeader).pop_time:
@@ -294,7 +297,7 @@ class PopClient:
                 Code.INVALID_RECEIPT_HANDLE,
                 "the message was acknowledged before, or is delivered again: leave it",
             )
-        if not info.is_orderly:
+        if not info.is_orderly and not self._times.stood_still(asked_at):
             # In order it is the time of the pop still.
             self._times.heard(info.broker_name, found.pop_time, asked_at)
         return ReceiptHandle(

@@ -163,8 +163,9 @@ class Renewal:
         its handle may change with the answer. The client's is over in `left_ms`.
 
         It is made sure of where another proxy may have renewed the message, which it may have had
-        before it was gone: brokers say OK to a handle that is void. It is good for `least_ms`
-        still, or longer. One that this proxy is done with is not doubted: its client may not have
+        before it was gone, or where it may be over by the broker's time: brokers say OK to a handle
+        that is void. It is good for `least_ms` still, or longer; 0 where that is not known. One
+        that this proxy is done with is not doubted: its client may not have
         got the answer, and brokers hide no message that was acknowledged."""
         message = self._new(client_id, group, topic, handle, left_ms)
         known = self._unrenewed.setdefault(message.delivery, message)
@@ -197,9 +198,9 @@ class Renewal:
         config, popped = self._config, message.popped
         is_renewable = popped.invisible_time == config.default_invisible_time_mills
         is_due = least_ms <= config.renew_ahead_time_millis + _EARLIER_MS
+        is_renewable = is_renewable and config.enable_proxy_auto_renew
         # In order, a message keeps its handle.
-        may_be_void = is_renewable and is_due and not popped.is_orderly
-        return may_be_void and config.enable_proxy_auto_renew
+        return ((is_renewable and is_due) or not least_ms) and not popped.is_orderly
 
     def is_late(self, message: RenewedMessage) -> bool:
         """Returns whether the time for which a message is hidden is over."""

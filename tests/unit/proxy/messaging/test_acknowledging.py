@@ -833,6 +833,20 @@ def test_what_is_delivered_again_in_order_is_neither_hidden_nor_acknowledged() -
     assert world.receive(**SOON).messages == []
 
 
+def test_a_proxy_that_does_not_know_the_time_asks_whether_a_handle_is_over() -> None:
+    world = ReceivingWorld()
+    other = world.another_proxy()
+    ten = {"invisible_duration": {"seconds": 10}}
+    world.send(b"one"), world.send(b"two")
+    first, second = world.receive(**ten).messages
+    assert other.ack(second).status.code == Code.OK
+    world.pass_time(15)
+    (again,) = world.receive(**SOON).messages
+    third = world.another_proxy()
+    assert third.ack(first).status.code == Code.INVALID_RECEIPT_HANDLE
+    assert third.ack(again).status.code == Code.OK
+
+
 def test_those_that_clients_were_done_with_make_room_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -876,9 +890,11 @@ def test_others_are_served_while_very_many_are_acknowledged(batches: bool, turns
     brokers.add_topic("Topic", {"a": 1})
     for code in (RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE):
         brokers.answer(code, lambda request: request.response())
-    config, popped = ProxyConfig(enable_batch_ack=batches), PopClient(brokers, BrokerTimes(clock))
+    times = BrokerTimes(clock)
+    times.heard("a", 1_000, asked_at=0)
+    config, popped = ProxyConfig(enable_batch_ack=batches), PopClient(brokers, times)
     renewal = Renewal(clock, popped, clients, Metadata(clock, brokers), config)
-    service = Acknowledging(clock, popped, Claims(renewal, BrokerTimes(clock)), clients, config)
+    service = Acknowledging(clock, popped, Claims(renewal, times), clients, config)
 
     def begin(count: int) -> Deferred[Any]:
         entries = [

@@ -481,20 +481,23 @@ class TestCallsThatEnd:
             assert world.receive(world.call("other", seconds=3), **nothing).bodies == []
         assert world.ack(message).status.code == Code.OK
 
-    def test_a_handle_that_is_over_when_its_answer_comes_is_not_given_out(self) -> None:
-        """As where the proxy stood still."""
+    def test_a_proxy_that_stood_still_gives_out_nothing_that_is_over(self) -> None:
         world = ReceivingWorld()
-        minute, shortly = ({"invisible_duration": {"seconds": n}} for n in (60, 10))
         world.send(b"before")
-        assert world.receive(**minute).bodies == [b"before"]
-        world.send(b"one")
-        world.brokers.late[RequestCode.POP_MESSAGE] = 12
-        call = world.call(seconds=100)
-        _, done = world.begin(call, **shortly)
-        world.until(done)
+        assert world.receive(invisible_duration={"seconds": 60}).bodies == [b"before"]
+        call = receive_late(world)
         assert received(call).bodies == []
-        world.brokers.late.clear()
         assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
+
+    def test_a_proxy_that_stood_still_has_not_heard_the_time(self) -> None:
+        """Of its broker, which knows whether the message is delivered again."""
+        world = ReceivingWorld()
+        other = world.another_proxy()
+        (message,) = received(receive_late(other)).messages
+        again = world.receive(long_polling_timeout={"seconds": 5})
+        assert again.bodies == [b"one"]
+        assert other.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
+        assert world.ack(*again.messages).status.code == Code.OK
 
     def test_a_handle_that_is_over_is_not_given_out(self) -> None:
         world = ReceivingWorld()
@@ -1408,3 +1411,16 @@ class TestRefusals:
         world = ReceivingWorld()
         world.brokers.answer(RequestCode.POP_MESSAGE, ConnectError("a:1", "refused"))
         assert world.receive().status.code == Code.INTERNAL_SERVER_ERROR
+
+
+def receive_late(world: ReceivingWorld) -> FakeCall:
+    """Receives a message that is hidden for 10 s while the proxy stands still for 12."""
+    world.send(b"one")
+    world.standstills.start()
+    world.brokers.late[RequestCode.POP_MESSAGE] = 12
+    call = world.call(seconds=100)
+    _, done = world.begin(call, invisible_duration={"seconds": 10})
+    world.clock.advance(12)
+    world.brokers.late.clear()
+    world.until(done)
+    return call
