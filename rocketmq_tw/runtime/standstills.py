@@ -1,5 +1,5 @@
-"""Standstills of this process: it was stopped by a signal, or had so much to do that nothing else was
-done meanwhile. What comes then may have been made long before."""
+"""Standstills of this process: it was stopped by a signal, or had so much to do that nothing else
+was done meanwhile. What comes then may have been made long before."""
 
 from __future__ import annotations
 

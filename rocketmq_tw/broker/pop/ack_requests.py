@@ -176,6 +176,7 @@ class AckRequests:
         offsets = self._checks.is_popped(header.topic, header.queue_id, header.offset, last=1)
         info = parse_extra_info(header.extra_info)
         if info.is_orderly:
+            self._checks.may_go_on_in_order()
             queue = (header.topic, header.consumer_group, header.queue_id)
             self._orderly.acknowledge(
                 queue,
@@ -360,6 +361,7 @@ class AckRequests:
             if first <= offset <= end
         ]
         if ack.revive_queue_id == ORDER_REVIVE_QUEUE:
+            self._checks.may_go_on_in_order()
             for offset in offsets:
                 self._orderly.acknowledge(
                     queue,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.tables.offsets.requests import check_written
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.remarks import broker_unreadable, group_disabled, topic_unreadable
 from rocketmq_tw.config.broker import BrokerConfig
@@ -60,6 +61,11 @@ class PopChecks:
         if not self._groups.known(group).consume_enable:
             raise RequestError(ResponseCode.NO_PERMISSION, group_disabled(group))
         return found
+
+    def may_go_on_in_order(self) -> None:
+        """Checks that an orderly group may pop and acknowledge: it has no check points, so that its
+        offset alone keeps what it has consumed."""
+        check_written(self._store)
 
     def may_hide(self, invisible_ms: int) -> None:
         """Checks that a message may be hidden for so long: it stays in the log meanwhile, and so

@@ -154,6 +154,8 @@ class PopRequests:
                 f"{header.max_msg_nums} messages are too many for one pop:"
                 f" ask for {_MOST_MESSAGES}",
             )
+        if header.order:
+            self._checks.may_go_on_in_order()
         self._checks.may_hide(header.invisible_time)
         self._reads.check_room()
         return self._checks.may_pop(header.topic, header.consumer_group, header.queue_id)

@@ -24,6 +24,13 @@ from rocketmq_tw.wire.headers.offsets import (
 )
 
 
+def check_written(store: IMessageStore) -> None:
+    """Raises `RequestError` where offsets are in memory only, up to a restart: their file says
+    nothing that the log may not have, and the log has failed for good."""
+    if store.failure and store.refusal:
+        raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, store.refusal)
+
+
 class LogicOffsets(Protocol):
     """Answers 14 and 15 about logic queues of static topics."""
 
@@ -116,6 +123,7 @@ class OffsetRequests:
                 f"offset {header.commit_offset} in queue {queue_id} of {topic}:"
                 f" the topic has queues 0 to {queues - 1}, offsets start at 0",
             )
+        check_written(self._store)
         if self._offsets.has_reset(group, topic, queue_id):
             return request.response(remark="the offset was reset and waits to be taken up")
         self._offsets.commit(group, topic, queue_id, header.commit_offset, peer.address)

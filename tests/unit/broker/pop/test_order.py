@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -23,9 +27,13 @@ from tests.support.pops import PoppedMessage, Popper, pass_time
 
 
 def with_messages(
-    count: int = 4, queues: int = 1, keys: dict[str, Any] | None = None, **fields: Any
+    count: int = 4,
+    queues: int = 1,
+    keys: dict[str, Any] | None = None,
+    files: IFiles | None = None,
+    **fields: Any,
 ) -> tuple[BrokerInMemory, Popper]:
-    broker = BrokerInMemory(broker=keys)
+    broker = BrokerInMemory(files, broker=keys)
     broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
     for queue_id in range(queues):
         for n in range(count):
@@ -306,6 +314,35 @@ def test_a_proxy_is_told_that_an_acknowledgement_comes_to_nothing(is_batch: bool
     assert [acknowledge(each) for each in (again, again, other, again)] == [0, 0, 0, 0]
     # What the group is behind of is acknowledged, by whichever pop.
     assert acknowledge(former) == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_nothing_is_consumed_where_offsets_are_written_no_more(is_batch: bool) -> None:
+    """A restart would know nothing of it."""
+    files = FaultyFiles(MemoryFiles())
+    broker, popper = with_messages(2, files=files)
+    other = Popper(broker, group="Other", order=True)
+    (first, _) = popper.pop()
+    files.faults = [Fault("pwrite", "commitlog")]
+    refused = broker.send(b"the disk fails")
+    assert refused is not None and refused.code != ResponseCode.SUCCESS
+    request = popper.batch_ack_request(first) if is_batch else popper.ack_request(first)
+    for each in (request, other.request()):
+        answer = broker.request(each)
+        assert answer is not None and answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "check the disk and restart" in (answer.remark or "")
+    assert broker.offsets.query("G", "Topic", 0) == 0
+
+
+def test_a_full_disk_keeps_nobody_from_consuming() -> None:
+    files = FaultyFiles(MemoryFiles())
+    broker, popper = with_messages(2, files=files)
+    (first, second) = popper.pop()
+    files.faults = [Fault("pwrite", "commitlog", errno.ENOSPC)]
+    refused = broker.send(b"no room")
+    assert refused is not None and refused.code != ResponseCode.SUCCESS
+    popper.ack(first, second)
+    assert broker.offsets.query("G", "Topic", 0) == 2
 
 
 def test_who_waits_is_woken_by_the_acknowledgement() -> None:

@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.asked import commit_offset, query_offset, refused
 from tests.support.broker import BrokerInMemory
@@ -63,3 +65,16 @@ def test_a_commit_does_not_make_a_group_where_that_is_off() -> None:
     plane.put("T", b"one")
     with refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
         commit_offset(plane, 1)
+
+
+def test_no_offset_is_taken_that_will_not_be_written() -> None:
+    """The log has failed: the file of offsets is not written any more, up to a restart."""
+    files = FaultyFiles(MemoryFiles())
+    plane = BrokerInMemory(files)
+    plane.add_topic("T", read_queue_nums=1, write_queue_nums=1)
+    commit_offset(plane, 1)
+    files.faults = [Fault("pwrite", "commitlog")]
+    plane.send(b"the disk fails", topic="T")
+    with refused(ResponseCode.SERVICE_NOT_AVAILABLE):
+        commit_offset(plane, 2)
+    assert plane.offsets.query("G", "T", 0) == 1
