@@ -64,6 +64,7 @@ class PlannedChanges:
 
     def __init__(self, remoting: IRemotingClient) -> None:
         self._remoting = remoting
+        self.lost = remoting.lost
         self.requests: list[dict[str, Any]] = []
         self.is_complete = True
 

@@ -23,6 +23,7 @@ class TellsKinds:
 
     def __init__(self, remoting: IRemotingClient) -> None:
         self._remoting = remoting
+        self.lost = remoting.lost
         self._kinds: dict[str, ServerKind | None] = {}
 
     def request(

@@ -20,6 +20,7 @@ from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestCheck
 from rocketmq_tw.net.outbox import Outboxes
 from rocketmq_tw.net.protocol import RemotingProtocol
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.retries import GrowingPause
 from rocketmq_tw.runtime.steady_time import go_on_steadily
@@ -194,6 +195,7 @@ class RemotingClient:
         self._checks = RequestChecks(before_request)
         self._handlers: dict[int, Handler] = {}
         self._links: dict[str, _Link] = {}
+        self.lost = Listeners[str]("a connection is lost")
         self._outboxes = Outboxes(reactor)
         self._closed = False
         self._idle_timeout = config.client_channel_max_idle_time_seconds
@@ -312,6 +314,7 @@ class RemotingClient:
             link.peer = None
         if self._closed:
             self._links.pop(link.address, None)
+        self.lost.tell(link.address)
 
     def _close_idle(self) -> None:
         now = self._clock.seconds()

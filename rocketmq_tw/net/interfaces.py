@@ -253,6 +253,8 @@ class IRemotingServer(Interface):
 class IRemotingClient(Interface):
     """Requests to addresses; connections are made, kept and remade beneath."""
 
+    lost: Any = Attribute("`Listeners[str]`, told of the address of a connection that was lost.")
+
     def request(
         address: str, command: RemotingCommand, timeout: float
     ) -> "Deferred[RemotingCommand]":

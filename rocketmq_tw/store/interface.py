@@ -275,6 +275,8 @@ class IMessageStore(Interface):
     min_physical_offset: int = Attribute("Where the oldest commit-log file starts.")
     is_dispatched: bool = Attribute("Messages are in their queues as far as they may be.")
     cached_bytes: int = Attribute("How much of the log's end is taken to be in memory.")
+    failure: str = Attribute("Why nothing can be stored before a restart; else empty.")
+    refusal: str = Attribute("Why nothing can be stored now; else empty.")
 
     dispatch_limit: int | None = Attribute(
         "Nothing behind it is dispatched, nor by `load` if it is set before; None: no limit."

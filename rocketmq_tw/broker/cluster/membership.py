@@ -58,6 +58,7 @@ class ClusterMembership:
             address: NameServerLink(host.client, address, self._came_back, host.reactor.seconds)
             for address in split_addresses(host.config.namesrv_addr)
         }
+        host.client.lost.add(self._lost)
         links = tuple(self._links.values())
         #: Asks the name servers which brokers of the group live.
         self.group = GroupMembers(host, addresses, role, tables.topics, tuple(self._links))
@@ -202,6 +203,10 @@ class ClusterMembership:
             self._registration = None
         for link in self._links.values():
             link.is_held = False
+
+    def _lost(self, address: str) -> None:
+        if address in self._links:
+            self._links[address].lost()
 
     def _came_back(self, link: NameServerLink) -> None:
         if self._registration is not None:

@@ -58,6 +58,10 @@ class NameServerLink:
         self.is_held = False
         #: Whether it has taken a registration, and not refused a later one.
         self.has_broker = False
+        #: Whether it has taken all topics over a connection that was not lost since.
+        self.has_all = False
+        #: How many connections to it were lost.
+        self.losses = 0
         #: Whether it may have this broker: a registration was sent, and not refused.
         self.may_have_broker = False
         self._registered = Waiters[None]()
@@ -78,6 +82,12 @@ class NameServerLink:
                 name_server=self.address,
             )
             self._registered.fire(None)
+
+    def lost(self) -> None:
+        """Notes that a connection to it was lost: it may be another process now, which has nothing
+        of this broker."""
+        self.losses += 1
+        self.has_all = False
 
     def forgot(self) -> bool:
         """Notes that it does not list this broker; returns whether it had taken a registration."""

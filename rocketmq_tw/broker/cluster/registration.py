@@ -124,20 +124,23 @@ class RoleRegistration:
         changed, self._changed = self._changed, {}
         waiting, self._changed_waiting = self._changed_waiting, Waiters[None]()
 
-        def registered(result: object) -> None:
-            if isinstance(result, Failure):
-                log.failure(
-                    "registering {n} topics with name servers failed",
-                    failure=result,
-                    n=len(changed),
-                )
-            self._in_slices(waiting.fire_in_steps(None))
+        def failed(failure: Failure) -> None:
+            log.failure(
+                "registering {n} topics with name servers failed", failure=failure, n=len(changed)
+            )
 
         if self._topics.data_version == self._sent_version:
             # What was kept with others has their version, which would be passed over now.
             self._topics.touch()
+        # One that is not reachable gets all once it is back; one that has another process would
+        # know the broker by what changed alone.
+        others = [link for link in self._links if not link.has_all and link.is_reachable]
+        links = [link for link in self._links if link.has_all]
         sent: Deferred[None] = Deferred()
-        self._send_parts(changed, self._links, sent).addBoth(registered)
+        told = self._send_parts(changed, links, sent).addErrback(failed)
+        DeferredList([told, self.retry(others)]).addCallback(
+            lambda _: self._in_slices(waiting.fire_in_steps(None))
+        )
         return sent
 
     def _send_all(self, links: Links) -> Deferred[None]:
@@ -146,7 +149,8 @@ class RoleRegistration:
 
         def send() -> Deferred[None]:
             sent: Deferred[None] = Deferred()
-            self._send_parts(self._topics.all(), links, sent).chainDeferred(registered)
+            parts = self._send_parts(self._topics.all(), links, sent, are_all=True)
+            parts.chainDeferred(registered)
             return sent
 
         self._encoding.run(send)
@@ -154,10 +158,16 @@ class RoleRegistration:
 
     @inlineCallbacks
     def _send_parts(
-        self, topics: Mapping[str, TopicConfig], links: Links, sent: Deferred[None]
+        self,
+        topics: Mapping[str, TopicConfig],
+        links: Links,
+        sent: Deferred[None],
+        *,
+        are_all: bool = False,
     ) -> Generator[Deferred[Any], Any, None]:
         """Sends the topics, in parts where there are many, or enableSplitRegistration wants them;
-        `sent` fires once all are on their way."""
+        `sent` fires once all are on their way. `are_all`: they are all that there are."""
+        losses = {link.address: link.losses for link in links}
         size = MAX_TOPICS_AT_ONCE
         if self._config.enable_split_registration:
             size = min(size, self._config.split_registration_size)
@@ -165,7 +175,7 @@ class RoleRegistration:
         self._tell_of_split(len(names), size)
         answered = []
         try:
-            for start in range(0, max(1, len(names)), size):
+            for start in range(0, max(1, len(names)), size) if links else ():
                 if start:
                     # A second part of the same version would be passed over.
                     self._topics.touch()
@@ -179,6 +189,9 @@ class RoleRegistration:
         finally:
             sent.callback(None)
         yield DeferredList(answered)
+        for link in links:
+            if are_all and link.has_broker and link.losses == losses[link.address]:
+                link.has_all = True
 
     def _tell_of_split(self, topics: int, size: int) -> None:
         if topics > size and not (self._told_of_split or self._config.enable_split_registration):

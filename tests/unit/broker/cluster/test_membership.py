@@ -131,6 +131,15 @@ class World:
         return bool(fired)
 
 
+def registered() -> World:
+    """The name servers have all topics."""
+    world = World()
+    assert world.settle(world.membership.register())
+    for server in world.servers.values():
+        server.requests.clear()
+    return world
+
+
 def names_of(body: RegisterBrokerBody) -> set[str]:
     return set(body.topic_config_serialize_wrapper.topic_config_table)
 
@@ -160,13 +169,39 @@ def test_a_compressed_registration_says_so() -> None:
 
 
 def test_a_new_topic_is_registered_at_once() -> None:
-    world = World()
+    world = registered()
     made = world.topics.create_on_send("T", "TBW102", "peer", 4, 0)
     world.network.settle()
     (body,) = world.servers[SECOND].registrations()
     table = body.topic_config_serialize_wrapper
     assert table.topic_config_table == {"T": made}
     assert table.data_version == world.topics.data_version
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_one_that_is_another_process_now_gets_everything_at_once(again: bool) -> None:
+    """It would know the broker by what changed alone."""
+    world = registered()
+    world.network.stop(FIRST)
+    world.network.settle()
+    world.network.serve(FIRST, world.servers[FIRST].handlers())
+    world.topics.create_on_send("T", "TBW102", "peer", 4, 0)
+    if again:
+        world.topics.create_on_send("U", "TBW102", "peer", 4, 0)
+    for _ in range(5):
+        world.network.settle()
+    assert world.announcements.under_way("T") is None
+    first, second = (world.servers[each].registrations() for each in (FIRST, SECOND))
+    assert names_of(first[0]) >= set(world.topics.all()) - {"U"}
+    assert "T" in names_of(first[0])
+    assert names_of(second[0]) == {"T"}
+    if again:
+        assert "U" in names_of(first[-1]) and "U" in names_of(second[-1])
+    world.topics.create_on_send("V", "TBW102", "peer", 4, 0)
+    for _ in range(5):
+        world.network.settle()
+    (body,) = world.servers[FIRST].registrations()
+    assert names_of(body) == {"V"}
 
 
 def test_a_single_topic_is_registered_by_its_route_where_configured() -> None:
@@ -257,7 +292,7 @@ def test_a_registration_is_made_in_a_thread() -> None:
 
 
 def test_topics_that_are_made_together_are_registered_together() -> None:
-    world = World()
+    world = registered()
     world.threads.eager = False
     for number in range(100):
         world.topics.create_on_send(f"T{number}", "TBW102", "peer", 4, 0)
