@@ -55,6 +55,9 @@ MOST_BYTES = 64 * 1024
 MOST_OF_ONE = 256
 #: Check points that are dealt with in one go.
 FEW_ACKS = 100
+#: A message that is hidden several times in a millisecond takes times to come for names, up to so
+#: many ms.
+_NAMES_MS = 1_000
 #: For so many ms a message is hidden still that no consumer got: the time of a pop is its name, so
 #: that the next one has to have another.
 _UNDELIVERED_MS = 1
@@ -268,17 +271,20 @@ class AckRequests:
                 f"{header.invisible_time} ms are too long, the message stays hidden as it was: ask"
                 f" for an invisibleTime of at most {most} ms (timerMaxDelaySec)",
             )
-        self._check_revive_queue(info.revive_queue_id)
-        known = self._reviving.when_known()
+        revive_queue, ack = self._revive_queue(info), _ack_of(header, info)
+        known = self._reviving.when_known(revive_queue, ack)
         if known is None:
-            return self._hide(request, header, info)
-        return known.addCallback(lambda _: self._hide(request, header, info))
+            return self._hide(request, header, ack, revive_queue)
+        return known.addCallback(lambda _: self._hide(request, header, ack, revive_queue))
 
     def _hide(
-        self, request: RemotingCommand, header: ChangeInvisibleTimeRequestHeader, info: ExtraInfo
+        self,
+        request: RemotingCommand,
+        header: ChangeInvisibleTimeRequestHeader,
+        ack: AckMsg,
+        revive_queue: int,
     ) -> Deferred[RemotingCommand]:
-        """Stores the new check point."""
-        revive_queue, ack = info.revive_queue_id, _ack_of(header, info)
+        """Stores the new check point; `ack` is the acknowledgement of the former one."""
         self._check_popper(ack, revive_queue)
         if self._gathered.has(ack, revive_queue) or self._reviving.is_done(revive_queue, ack):
             raise RequestError(
@@ -287,9 +293,9 @@ class AckRequests:
                 f" {header.queue_id} to hide: it was acknowledged, or is delivered again",
             )
         now = self._now_ms()
-        if now == info.pop_time:
-            # The new one would have the name of the former one, and be acknowledged with it.
-            now += 1
+        if now <= ack.pop_time < now + _NAMES_MS:
+            # The new one would have the name of a former one, and be acknowledged with it.
+            now = ack.pop_time + 1
         point = new_check_point(
             header.topic,
             header.consumer_group,
@@ -298,10 +304,10 @@ class AckRequests:
             header.offset,
             now,
             header.invisible_time,
-            info.broker_name,
+            ack.broker_name or "",
         )
         response = ChangeInvisibleTimeResponseHeader(
-            pop_time=now, invisible_time=header.invisible_time, revive_qid=info.revive_queue_id
+            pop_time=now, invisible_time=header.invisible_time, revive_qid=revive_queue
         )
         stored = self._revive_log.replace(ack, point, revive_queue)
         return stored.addCallback(lambda _: request.response(header=response))

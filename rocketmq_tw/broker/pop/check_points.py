@@ -32,6 +32,7 @@ from rocketmq_tw.wire.errors import RequestError
 
 CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 _TAGS = props.TAGS.encode() + b"\x01"
+_SEPARATORS = str.maketrans({props.NAME_VALUE_SEPARATOR: "?", props.PROPERTY_SEPARATOR: "?"})
 #: Ours: a group was put back. The revival passes over it.
 PUT_BACK_TAG = "back"
 #: The group whose offsets say how far the revive topic is dealt with.
@@ -255,6 +256,8 @@ class ReviveLog:
         more: Mapping[str, str] = MappingProxyType({}),
     ) -> Deferred[PutResult]:
         now, host = self._now_ms(), self._store_host()
+        # Names in it are those that clients gave: none may begin another property.
+        key = key.translate(_SEPARATORS)
         properties = {props.TAGS: tag, props.TIMER_DELIVER_MS: str(now), props.UNIQ_KEY: key}
         properties |= more
         message = StoredMessage(

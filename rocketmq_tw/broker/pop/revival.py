@@ -42,7 +42,7 @@ from rocketmq_tw.wire.errors import RequestError
 #: After so many ms the log says once more that a group's messages are dropped; of so many groups it
 #: does meanwhile.
 _SAY_AGAIN_MS, _MOST_SAID = 3_600_000, 1_000
-#: Records that were put and not read; some 300 bytes each.
+#: Records that were put and not read; some 400 bytes each.
 _MOST_UNREAD = 200_000
 #: Requests that wait until it is known what waits, and for how many seconds.
 _MOST_ASKING = 1_000
@@ -64,38 +64,42 @@ class Revival(ReviveQueues):
         self._unread = UnreadRecords(self._broker_name)
         #: Where the log ends of which only the queues tell: what was put before this role.
         self._log_end = tools.store.end_offset
-        #: Whether the books have all of that.
-        self._knows = False
-        self._asking = Waiters[None]()
-        #: Reads on for those that ask, before the next round does.
-        self._looking: Deferred[None] | None = None
+        #: Revive queues whose books have all of that.
+        self._known: set[int] = set()
+        self._asking: dict[int, Waiters[None]] = {}
+        #: Those that are read for whom asks, before the next round does it.
+        self._looked_at: set[int] = set()
+        #: Whether that failed, and no round has succeeded since.
+        self._is_unreadable = False
         revive_log = tools.revive_log
         scope.on_end(revive_log.putting.add(self._putting))
         scope.on_end(revive_log.not_stored.add(self._unread.remove))
         scope.on_end(self._refuse_asking)
 
-    def when_known(self) -> Deferred[None] | None:
+    def when_known(self, queue_id: int, ack: AckMsg) -> Deferred[None] | None:
         """See `ReviveQueues`."""
-        if self._knows or self._scope.is_over:
+        if queue_id in self._known or self._scope.is_over or self._is_noted(ack):
             return None
-        if len(self._asking) >= _MOST_ASKING:
+        if sum(map(len, self._asking.values())) >= _MOST_ASKING:
             return fail(_still_reading())
-        known = self._asking.wait().addTimeout(_KNOWN_SECONDS, self._clock)
-        if self._looking is None and self._store.dispatched_offset >= self._log_end:
-            looking = self._looking = self._in_slices(self._scope.steps(self._look()))
-            looking.addErrback(self._look_failed).addCallback(self._looked)
+        asking = self._asking.setdefault(queue_id, Waiters())
+        known = asking.wait().addTimeout(_KNOWN_SECONDS, self._clock)
+        self._look(queue_id)
         return known.addErrback(_late)
 
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
         """See `ReviveQueues`."""
         queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
-        if not self._knows:
-            return False
         if self._unread.is_acknowledged(key, ack.ack_offset):
             return True
-        if self._unread.has_point(key):
+        if self._unread.has_point(key) or queue_id not in self._known:
             return False
         return queue is None or not queue.books.waits(key, ack.ack_offset)
+
+    def _is_noted(self, ack: AckMsg) -> bool:
+        """Returns whether what was put in this role says what became of a message."""
+        key = check_point_key(ack, self._broker_name)
+        return self._unread.has_point(key) or self._unread.is_acknowledged(key, ack.ack_offset)
 
     def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
         """See `ReviveQueues`."""
@@ -104,7 +108,7 @@ class Revival(ReviveQueues):
         # Most are acknowledged soon, before the revive queue is read.
         if self._unread.has_point(key) or (queue is not None and queue.books.waits(key, offset)):
             return key
-        if not self._knows:
+        if queue_id not in self._known:
             return None
         other = self._unread.another(key, offset)
         return queue.books.another(key, offset) if other is None and queue is not None else other
@@ -113,7 +117,8 @@ class Revival(ReviveQueues):
         if len(self._unread) >= _MOST_UNREAD:
             # The queues are not read, or get nothing: they tell once they are.
             self._unread.clear()
-            self._knows, self._log_end = False, self._store.end_offset
+            self._known.clear()
+            self._log_end = self._store.end_offset
         self._unread.add(record)
 
     def _take_in(self, queue: ReviveQueue, head: RecordHead, body: bytes) -> ReviveRecord | None:
@@ -123,35 +128,45 @@ class Revival(ReviveQueues):
         return record
 
     def _steps(self) -> Iterator[None]:
-        yield from self._and_know(super()._steps())
+        yield from super()._steps()
+        self._is_unreadable = False
 
-    def _look(self) -> Iterator[None]:
-        yield from self._and_know(self._read_all())
+    def _look(self, queue_id: int) -> None:
+        """Reads a revive queue to its end, where that may tell all."""
+        has_all = self._store.dispatched_offset >= self._log_end
+        if has_all and not self._is_unreadable and queue_id not in self._looked_at:
+            self._looked_at.add(queue_id)
+            looked = self._in_slices(self._scope.steps(self._read_whole(queue_id)))
+            looked.addErrback(self._could_not_look)
+            looked.addCallback(lambda _: self._looked_at.discard(queue_id))
 
-    def _read_all(self) -> Iterator[None]:
+    def _read_whole(self, queue_id: int) -> Iterator[None]:
         self._find_queues()
-        for queue in list(self._queues.values()):
+        queue = self._queues.get(queue_id)
+        if queue is not None:
             while self._read(queue):
                 yield
+            self._read_to_end(queue)
 
-    def _and_know(self, steps: Iterator[None]) -> Iterator[None]:
-        """Notes what is known once `steps` have read the revive queues."""
-        log_end = self._log_end
-        has_all = self._store.dispatched_offset >= log_end
-        yield from steps
-        if has_all and log_end == self._log_end and not self._scope.is_over:
-            self._knows = True
-            yield from self._asking.fire_in_steps(None)
+    def _could_not_look(self, _: Failure) -> None:
+        # The next round meets it too, and says so.
+        self._is_unreadable = True
 
-    def _look_failed(self, failure: Failure) -> None:
-        log.failure("what was popped cannot be read; the next round tries again", failure=failure)
-
-    def _looked(self, _: None) -> None:
-        self._looking = None
+    def _read_to_end(self, queue: ReviveQueue) -> None:
+        store, queue_id = self._store, queue.queue_id
+        has_all = store.dispatched_offset >= self._log_end
+        is_read = queue.books.read_offset >= store.max_queue_offset(self._topic, queue_id)
+        if has_all and is_read and not self._scope.is_over:
+            self._known.add(queue_id)
+            asking = self._asking.pop(queue_id, None)
+            if asking is not None:
+                self._in_slices(asking.fire_in_steps(None))
 
     def _refuse_asking(self) -> None:
         reason = "the broker is no master any more"
-        self._asking.fire(Failure(RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, reason)))
+        error = RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+        for asking in self._asking.values():
+            asking.fire(Failure(error))
 
     def _due_by(self) -> int:
         return self._now_ms() - GRACE_MS

@@ -82,11 +82,11 @@ class Reviving(Part):
         """Returns how many check points wait for acknowledgements."""
         return 0 if self._queues is None else len(self._queues)
 
-    def when_known(self) -> Deferred[None] | None:
-        """Returns None where it is known what became of popped messages; else, as a role begins,
-        what fires once it is. It fails with `RequestError` where that takes some seconds, or the
-        role ends."""
-        return None if self._queues is None else self._queues.when_known()
+    def when_known(self, queue_id: int, ack: AckMsg) -> Deferred[None] | None:
+        """Returns None where it is known what became of a popped message, whose check point is in
+        this revive queue; else, mostly as a role begins, what fires once it is. It fails with
+        `RequestError` where that takes some seconds, or the role ends."""
+        return None if self._queues is None else self._queues.when_known(queue_id, ack)
 
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
         """Returns whether it is known that a popped message, whose check point is in this revive

@@ -155,10 +155,10 @@ class ReviveQueues:
         """Fires once nothing is on its way into a log."""
         return self._put_all.wait() if self._is_putting else succeed(None)
 
-    def when_known(self) -> Deferred[None] | None:
-        """Returns None where `is_done` can be asked now; else what fires once it can, which it may
-        only be as a role begins. It fails with `RequestError` where that takes long, or the role
-        ends."""
+    def when_known(self, queue_id: int, ack: AckMsg) -> Deferred[None] | None:
+        """Returns None where `is_done` can be asked now; else what fires once it can: as a role
+        begins, or where very much was put and not read, the revive queue has to be read. It fails
+        with `RequestError` where that takes long, or the role ends."""
         return None
 
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:

@@ -6,6 +6,7 @@ while slaves have not confirmed the last records, which are in no queue before t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,29 @@ from rocketmq_tw.broker.pop.check_points import (
     popped_distances,
 )
 from rocketmq_tw.wire.bodies.pop import AckMsg
+
+#: An acknowledgement's offsets: the first one and a bit for each from there on, or all where they
+#: lie far apart.
+_Offsets = tuple[int, int] | frozenset[int]
+#: How far the last offset of a bit may be from the first.
+_MOST_BITS = 1_024
+
+
+def _packed(offsets: Sequence[int]) -> _Offsets:
+    first = min(offsets, default=0)
+    if not offsets or max(offsets) - first >= _MOST_BITS:
+        return frozenset(offsets)
+    bits = 0
+    for offset in offsets:
+        bits |= 1 << offset - first
+    return first, bits
+
+
+def _has(offsets: _Offsets, offset: int) -> bool:
+    if isinstance(offsets, frozenset):
+        return offset in offsets
+    first, bits = offsets
+    return offset >= first and bits >> offset - first & 1 == 1
 
 
 class _Point(NamedTuple):
@@ -39,7 +63,8 @@ class UnreadRecords:
     def __init__(self, own_name: str) -> None:
         self._own_name = own_name
         self._points: dict[PoppedAt, list[_Point]] = {}
-        self._acks: dict[CheckPointKey, list[Sequence[int]]] = {}
+        #: How many acknowledgements there are of the same offsets.
+        self._acks: dict[CheckPointKey, Counter[_Offsets]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -49,8 +74,10 @@ class UnreadRecords:
         """Takes in a record that is being stored."""
         key = check_point_key(record, self._own_name)
         if isinstance(record, AckMsg):
-            self._acks.setdefault(key, []).append(acknowledged_offsets(record))
+            self._acks.setdefault(key, Counter())[_packed(acknowledged_offsets(record))] += 1
         else:
+            # What was acknowledged before was another one of its name.
+            self._count -= self._acks.pop(key, Counter()).total()
             point = _Point(key, record.start_offset, popped_distances(record))
             self._points.setdefault(popped_at(key), []).append(point)
         self._count += 1
@@ -59,10 +86,12 @@ class UnreadRecords:
         """Forgets a record; one that was not added is ignored."""
         key = check_point_key(record, self._own_name)
         if isinstance(record, AckMsg):
-            acks, offsets = self._acks.get(key, []), acknowledged_offsets(record)
-            if offsets in acks:
-                acks.remove(offsets)
+            acks, offsets = self._acks.get(key), _packed(acknowledged_offsets(record))
+            if acks is not None and acks[offsets]:
+                acks[offsets] -= 1
                 self._count -= 1
+                if not acks[offsets]:
+                    del acks[offsets]
                 if not acks:
                     del self._acks[key]
             return
@@ -93,4 +122,4 @@ class UnreadRecords:
 
     def is_acknowledged(self, key: CheckPointKey, offset: int) -> bool:
         """Returns whether an acknowledgement of a check point's message is on its way."""
-        return any(offset in offsets for offsets in self._acks.get(key, ()))
+        return any(_has(offsets, offset) for offsets in self._acks.get(key, ()))

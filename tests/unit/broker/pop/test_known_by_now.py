@@ -3,6 +3,7 @@ was not read yet."""
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.pops import Popper, pass_time
+from tests.support.pops import REVIVE, Popper, pass_time
 
 #: Messages of others that are popped and acknowledged meanwhile: a read brings 32 records.
 OTHERS = [0, 50, 1000]
@@ -213,6 +214,48 @@ def test_many_that_ask_as_a_role_begins_read_once(monkeypatch, lags: bool) -> No
         site.broker.request(site.popper.hide_request(site.message, 5_000))
     # 32 of 1,000 records each time.
     assert len(reads) < (5 if lags else 60)
+
+
+def test_what_is_popped_in_this_role_is_known_though_a_queue_cannot_be_read(monkeypatch) -> None:
+    site = Site(0)
+    begin_anew(site)
+    read_queue, reads = site.broker.store.read_queue, []
+
+    def read(topic: str, *place: Any, **more: Any) -> Any:
+        if topic == REVIVE:
+            reads.append(place)
+            raise OSError(errno.EIO, "the disk cannot be read")
+        return read_queue(topic, *place, **more)
+
+    monkeypatch.setattr(site.broker.store, "read_queue", read)
+    for _ in range(20):
+        hide_later(site)
+    assert len(reads) == 1
+    new = Popper(site.broker, group="New")
+    (message,) = new.pop()
+    assert new.hide(message, 5_000).extra_info != message.extra_info
+
+
+def test_names_of_one_millisecond_are_all_different() -> None:
+    site = Site(0)
+    handles = [site.message]
+    for _ in range(4):
+        answer = site.answer(site.popper.hide_request(handles[-1], 5_000))
+        handles.append(site.popper.hidden(handles[-1], answer))
+    assert len({handle.extra_info for handle in handles}) == 5
+    site.popper.ack(handles[-1])
+    pass_time(site.broker, 20)
+    assert site.popper.bodies() == []
+
+
+def test_a_client_s_words_are_no_properties_of_a_record() -> None:
+    site = Site(0)
+    parts = site.message.extra_info.split(" ")
+    parts[5] = "x\x02TAGS\x01back\x02y\x01"
+    forged = site.message._replace(extra_info=" ".join(parts))
+    assert site.answer(site.popper.ack_request(forged)).code == ResponseCode.SUCCESS
+    tags = [each.properties["TAGS"] for each in site.broker.consume(REVIVE)]
+    assert tags == ["ck", "ack"]
 
 
 def standing_still() -> Site:
