@@ -35,6 +35,11 @@ def is_for_good(error: HidingError) -> bool:
     return isinstance(error, StatusError) and error.code in _FOR_GOOD
 
 
+def is_busy(error: HidingError) -> bool:
+    """Returns whether the broker takes no such request now, as where its role has just begun."""
+    return isinstance(error, StatusError) and error.code == Code.TOO_MANY_REQUESTS
+
+
 def may_be_done(error: BaseException) -> bool:
     """Returns whether the message may be hidden all the same."""
     if isinstance(error, StatusError):

@@ -123,13 +123,20 @@ class Poll:
             raise _refusal(answer, f"a pop of {header.topic}")
         if self._times.stood_still(asked_at):
             # The answer may have waited here for long: others may have its messages by now.
-            return [each for each in popped if self._times.left_ms(each.handle) > 0]
+            return [each for each in popped if self._is_hidden(each.handle, asked_at)]
         # The answer to a pop that came too late to be held has no time.
         if popped:
             self._times.heard(self._broker_name, popped[0].handle.info.pop_time, asked_at)
         elif time_ms := answer.header(PopMessageResponseHeader).pop_time:
             self._times.heard(self._broker_name, time_ms, asked_at)
         return popped
+
+    def _is_hidden(self, handle: ReceiptHandle, asked_at: float) -> bool:
+        """Returns whether a message that was popped at `asked_at` or later is hidden still."""
+        times = self._times
+        if times.has_heard_of(self._broker_name):
+            return times.left_ms(handle) > 0
+        return handle.info.invisible_time > (times.now - asked_at) * 1000
 
     def withdraw(self) -> bool:
         """Has it be held no more, where that can be; returns whether it can. What was popped by

@@ -12,7 +12,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.messaging.backoff import retry_delay_ms
 from rocketmq_tw.proxy.messaging.broker_work import BrokerWork
-from rocketmq_tw.proxy.messaging.hiding import Hiding, is_for_good
+from rocketmq_tw.proxy.messaging.hiding import Hiding, is_busy, is_for_good
 from rocketmq_tw.proxy.messaging.received_messages import ReceivedMessages
 from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage
 from rocketmq_tw.proxy.messaging.returns import Returns
@@ -21,6 +21,8 @@ from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.lazy_heap import LazyHeap
 
 _MINUTE = 60_000
+#: Milliseconds until a broker is asked again that takes no such request now.
+_BUSY_MS = 1_000
 #: How much longer each renewal hides a message, in ms; the last one stands for all after it.
 STEPS = tuple(minutes * _MINUTE for minutes in (1, 3, 5, 10, 30, 60))
 #: Requests of renewals to one broker at a time.
@@ -153,7 +155,11 @@ class Renewing:
         error = await self._hiding.renew(message, hidden_ms)
         if message not in self._received:
             return
-        if error is not None and not is_for_good(error):
+        if error is not None and is_busy(error):
+            # It may take one from one moment to the next.
+            message.failures -= 1
+            self.begin(message, config.renew_ahead_time_millis + _BUSY_MS)
+        elif error is not None and not is_for_good(error):
             if message.failures < config.max_renew_retry_times:
                 self.begin(message, soon_ms)
             else:
