@@ -43,7 +43,7 @@ SUSPEND_SECONDS = 1.0
 LOCAL_RETRY_SECONDS = 5.0
 #: Refusals of a broker to keep a damaged message, after which the queue goes on without it.
 MAX_REFUSALS = 10
-#: In which an offset is kept.
+#: Rounds in which an offset is kept.
 _ROUNDS = 2
 _FULL_SECONDS = 0.05
 
