@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.standstills import Standstills
 
 #: Seconds between two looks at the clock.
 _LOOK_SECONDS = 0.5
@@ -25,27 +25,27 @@ class WakingTime:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._looked_at = clock.seconds()
         self._missed = 0.0
-        self._looks = PeriodicCall(clock, "looking at the clock", _LOOK_SECONDS, self.now_ms)
+        self._standstills = Standstills(
+            clock, tick=_LOOK_SECONDS, longest=STOOD_STILL_SECONDS, ended=self._stood_still
+        )
 
     def start(self) -> None:
         """Looks from now on."""
-        self._looked_at = self._clock.seconds()
-        self._looks.start()
+        self._standstills.start()
 
     def stop(self) -> None:
         """Looks no more."""
-        self._looks.stop()
+        self._standstills.stop()
 
     def now_ms(self) -> int:
         """Milliseconds of it."""
-        now = self._clock.seconds()
-        passed, self._looked_at = now - self._looked_at, now
-        if self._looks.is_running and passed > STOOD_STILL_SECONDS:
-            self._missed += passed
-            self.log.warn(
-                "this process was not at work for {seconds} s: brokers get as much longer",
-                seconds=f"{passed:.1f}",
-            )
-        return int((now - self._missed) * 1000)
+        self._standstills.look()
+        return int((self._clock.seconds() - self._missed) * 1000)
+
+    def _stood_still(self, seconds: float) -> None:
+        self._missed += seconds
+        self.log.warn(
+            "this process was not at work for {seconds} s: brokers get as much longer",
+            seconds=f"{seconds:.1f}",
+        )
